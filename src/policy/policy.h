@@ -1,0 +1,160 @@
+/* policy/policy.h -- how the broker decides; one file per published system.
+ *
+ * THE ROOM
+ *   A policy sees events and a read-only view of all jobs, and answers with what
+ *   should happen.  It is pure: time comes in with the event, randomness from its state,
+ *   and it never blocks, allocates or logs.  The same table runs in the broker and in the
+ *   simulator.  Nobody trusts it: the desk (desk.h) checks each answer against ledger and
+ *   banker, so a bad policy can be slow or unfair but can break no promise of R1 to R3.
+ *
+ * EVENTS   JOIN, LEAVE, STEP_ASK, STEP_END, LEASE_ASK, REGION (taken or returned),
+ *          BUDGET (also limits, pause, weight), TIMER
+ * ANSWERS  GO (start the step), GRANT (a waiting request), CORES, SUSPEND, RESUME,
+ *          WAKE_AT (a TIMER event at that time), REASON (why a job is kept waiting)
+ *
+ * LEARNING A job without a tide (`tide == NULL` and no declared claim) is being learnt: its
+ *          first step must run alone.  zi_policy_learn_gate (common.c) does that for every policy.
+ * CLAIMS   The desk keeps them (decision 5): declared, else worst observed + 5 %, else the
+ *          budget minus everybody's fixed and private bytes.
+ * NEXT     banker.h, desk.h; zico.c, salus.c, gandiva.c, temporal.c, spatial.c.
+ */
+#ifndef ZI_POLICY_H
+#define ZI_POLICY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "ledger/ledger.h"
+#include "tide/tide.h"
+#include "wire/reason.h"
+#include "wire/wire.h"
+
+typedef enum zi_job_state {
+    ZI_JOB_IDLE,           /* between steps, has not asked                       */
+    ZI_JOB_ASKING,         /* wants to begin a step                              */
+    ZI_JOB_RUNNING,        /* inside a step                                      */
+    ZI_JOB_PAUSED,         /* by a person; like ASKING, but never goes           */
+    ZI_JOB_LEAVING_MEMORY, /* told to suspend, still moving out             */
+    ZI_JOB_SUSPENDED,      /* holds nothing                                      */
+    ZI_JOB_FREE,           /* runs without steps: private memory only            */
+    ZI_JOB_GONE,           /* row not in use                                     */
+} zi_job_state;
+
+/* One job as a policy sees it. */
+typedef struct zi_job_view {
+    zi_job_id     id;
+    zi_job_state  state;
+    uint64_t      joined_ns;
+    uint32_t      weight_milli;
+    uint64_t      fixed_bytes; /* fixed regions + private */
+    uint64_t      step_bytes;
+    uint64_t      claim_bytes; /* over step_bytes, for one step */
+    bool          claim_known; /* declared or observed          */
+    zi_job_limits limits;
+
+    const zi_tide *tide;    /* NULL: not yet learnt                               */
+    bool           repeats; /* false: prediction is useless, reserve the peak     */
+    uint64_t       shape;   /* hash of the shape key; 0: none                     */
+
+    /* the present or last step */
+    uint64_t step_no;
+    uint64_t asked_ns; /* when it asked to begin the step it waits for */
+    uint64_t began_ns;
+    uint64_t taken_bytes;    /* pool bytes taken since the step began     */
+    uint64_t returned_bytes; /* pool bytes returned since the step began  */
+    uint64_t last_region_ns; /* time of the last of those                 */
+    uint64_t stall_ns;       /* waited for memory inside the last step    */
+    uint64_t last_step_ns;   /* wall length of the last finished step     */
+    uint64_t solo_step_ns;   /* as measured in the first step, alone      */
+    uint64_t served_ns;      /* device time used since joining            */
+    uint64_t
+        n_mispredicted; /* steps that took more, earlier or for longer than foreseen */
+
+    uint64_t     steps_total; /* 0: unknown */
+    uint64_t     latency_ns;  /* bound of an inference job; 0: none */
+    uint32_t     cores;       /* told last */
+    zi_core_mode core_mode;
+    bool         can_suspend;
+    bool         native;
+    bool         has_steps;
+} zi_job_view;
+
+typedef struct zi_view {
+    uint64_t           budget_bytes;
+    uint64_t           free_bytes; /* budget - leased - private */
+    uint64_t           region_bytes;
+    uint32_t           n_cores;
+    size_t             n_jobs; /* rows in `job`, each live */
+    const zi_job_view *job;
+    size_t             n_requests; /* waiting, oldest first */
+    const zi_request  *request;
+} zi_view;
+
+typedef enum zi_event_kind {
+    ZI_EVENT_JOIN,
+    ZI_EVENT_LEAVE, /* the row is still in the view for this one event */
+    ZI_EVENT_STEP_ASK,
+    ZI_EVENT_STEP_END,
+    ZI_EVENT_LEASE_ASK,
+    ZI_EVENT_REGION,
+    ZI_EVENT_BUDGET,
+    ZI_EVENT_SUSPENDED, /* a job has moved out (or could not: value = 0) */
+    ZI_EVENT_TIMER,
+} zi_event_kind;
+
+typedef struct zi_event {
+    zi_event_kind kind;
+    uint64_t      now_ns;
+    size_t        job;         /* index into view->job; SIZE_MAX: none            */
+    uint64_t      request;     /* LEASE_ASK: its id                               */
+    int64_t       delta_bytes; /* REGION: taken (+) or returned (-)           */
+    uint64_t      value;
+} zi_event;
+
+typedef enum zi_answer_kind {
+    ZI_ANSWER_GO,      /* job: begin its step                              */
+    ZI_ANSWER_GRANT,   /* request: its id; value: regions (0: all)         */
+    ZI_ANSWER_CORES,   /* job, value: how many                             */
+    ZI_ANSWER_SUSPEND, /* job                                              */
+    ZI_ANSWER_RESUME,  /* job                                              */
+    ZI_ANSWER_WAKE_AT, /* value: time of a TIMER event                     */
+    ZI_ANSWER_REASON,  /* job, value: zi_reason; request: job it is behind */
+    ZI_ANSWER_LANE,    /* job, value: lane number, for status              */
+} zi_answer_kind;
+
+typedef struct zi_answer {
+    zi_answer_kind kind;
+    size_t         job; /* index into view->job */
+    uint64_t       request;
+    uint64_t       value;
+} zi_answer;
+
+#define ZI_OUT_MAX 4096u
+
+typedef struct zi_out {
+    size_t n;
+    zi_answer
+        answer[ZI_OUT_MAX]; /* more than that many are dropped: the desk asks again */
+} zi_out;
+
+typedef struct zi_policy_ops {
+    const char *name;       /* what the user types after --policy, before a ':' */
+    const char *origin;     /* the paper, or "zico" */
+    size_t      state_size; /* bytes that the desk zeroes and owns */
+
+    /* `arg` is what follows ':' in the policy's name ("srtf"), or "".  E_ARG: not understood. */
+    zico_status (*init)(void *state, const char *arg, uint64_t seed);
+    void (*on_event)(void *state, const zi_view *view, const zi_event *ev, zi_out *out);
+    /* The answers to the event before have been carried out as far as they were allowed; a GO
+     * that was refused shows as a job that is still ASKING in the next view. */
+} zi_policy_ops;
+
+/* Helpers for policies (common.c). */
+void zi_out_add(zi_out *out, zi_answer_kind kind, size_t job, uint64_t request,
+                uint64_t value);
+
+/* By name ("salus:srtf": *ret_arg points to "srtf"); NULL if there is none. */
+const zi_policy_ops *zi_policy_find(const char *name, const char **ret_arg);
+const zi_policy_ops *zi_policy_at(size_t i); /* NULL past the end; for --help */
+
+#endif /* ZI_POLICY_H */
