@@ -17,7 +17,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/run.h"
-#include "tide/tide.h"
 #include "wire/reason.h"
 #include "zico/status.h"
 
@@ -45,6 +44,12 @@ typedef enum zi_control {
     ZI_CONTROL_SHUTDOWN,
 } zi_control;
 
+/* A pair of numbers; in TIDE an offset and a change in bytes. */
+typedef struct zi_wire_point {
+    uint64_t at_ns;
+    int64_t  delta;
+} zi_wire_point;
+
 /* -- one struct per message: zi_msg_hello, zi_msg_lease, ... --------------------------- */
 #define MESSAGE(lower, UPPER, number, from, text) typedef struct zi_msg_##lower {
 #define U8(name, least, most, text)               uint8_t name;
@@ -57,7 +62,7 @@ typedef enum zi_control {
     zi_run   name[max];
 #define POINTS(name, max, text)                                                          \
     uint32_t      n_##name;                                                              \
-    zi_tide_point name[max];
+    zi_wire_point name[max];
 #define END(lower)                                                                       \
     char end_;                                                                           \
     }                                                                                    \
