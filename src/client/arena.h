@@ -1,0 +1,50 @@
+/* client/arena.h -- blocks of any size inside leased regions.
+ *
+ * FAST PATH  Allocating and freeing inside regions already held makes no system call
+ *            and takes no lock that another process could hold.
+ * CLASSES    Separate regions and free lists per class, so that a short-lived block
+ *            never keeps a long-lived region from going back.
+ * REUSE      A block freed on a stream may be given out again on the same stream at
+ *            once.  A region goes back to the broker when its last block is freed and
+ *            the stream has passed that point (one fence per ZI_ARENA_FENCE_BYTES freed).
+ * LARGE      Blocks larger than a region get a lease of their own (a run, or stitched).
+ * INVARIANTS (zi_arena_verify)
+ *   A1  blocks of a region do not overlap, are aligned as asked, lie inside it
+ *   A2  live + free bytes of a region equal its size; neighbours are never both free
+ *   A3  a region with no live block is either the one kept per class, or on its way back
+ */
+#ifndef ZI_CLIENT_ARENA_H
+#define ZI_CLIENT_ARENA_H
+
+#include <stdbool.h>
+#include "client/session.h"
+
+typedef struct zi_arena zi_arena;
+
+typedef struct zi_arena_stats {
+    uint64_t live_bytes;   /* asked for */
+    uint64_t used_bytes;   /* with alignment and rounding */
+    uint64_t leased_bytes; /* regions held */
+    uint64_t n_blocks;
+    uint64_t peak_live_bytes, peak_leased_bytes;
+} zi_arena_stats;
+
+zico_status zi_arena_new(zi_session *s, zi_arena **ret_arena);
+void        zi_arena_free(zi_arena *a); /* gives every lease back; NULL is fine */
+
+/* `stream` NULL: the calling thread itself uses the memory, nothing is in flight. */
+zico_status zi_arena_alloc(zi_arena *a, zico_class cls, size_t size_bytes, size_t align,
+                           zi_stream *stream, uint64_t wait_ns, void **ret_block);
+void        zi_arena_release(zi_arena *a, void *block, zi_stream *stream);
+
+/* Is this address inside one of the arena's regions?  Wait-free; for hooks on free(). */
+bool   zi_arena_owns(const zi_arena *a, const void *p);
+size_t zi_arena_usable(zi_arena *a, const void *block); /* 0: not a live block */
+
+/* Give back what is held but empty (RECALL, end of a step). */
+void zi_arena_trim(zi_arena *a);
+
+void        zi_arena_read_stats(zi_arena *a, zi_arena_stats *ret_stats);
+zico_status zi_arena_verify(zi_arena *a, int *ret_invariant);
+
+#endif /* ZI_CLIENT_ARENA_H */

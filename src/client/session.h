@@ -1,0 +1,126 @@
+/* client/session.h -- a job's side of the wire: steps, leases, charges.
+ *
+ * THE ROOM
+ *   libzico.  Lives inside somebody else's process, so it never ends it, never prints,
+ *   installs no signal handler, and degrades to private memory when the broker is gone
+ *   (R8).  Three layers, each usable without the one above:
+ *
+ *       zico/client.h   what programs call: blocks of memory
+ *       arena.h         blocks inside leased regions, without a system call
+ *       session.h       regions from the broker (or from a local pool without one)
+ *
+ * LEASES   A lease is n regions that look like one piece of address space: one run of
+ *          the pool where possible, else scattered regions mapped side by side
+ *          ("stitched").  Given back with a fence: others get it only after the fence is
+ *          complete ("free means finished").
+ * WAITING  The thread that waits for an answer reads the socket itself; the session's own
+ *          thread reads only while nobody waits, watches fences of returned leases, and
+ *          rejoins after a broker restart.
+ * BROKER GONE  Held leases stay valid (nobody else can get them).  New requests are met
+ *          from private memory, remembered as uncharged, and charged at the rejoin.
+ * THREADS  Safe from several threads.  fork: fork.c.
+ * NEXT     arena.h; broker/session.c is the other side.
+ */
+#ifndef ZI_CLIENT_SESSION_H
+#define ZI_CLIENT_SESSION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/run.h"
+#include "device/device.h"
+#include "os/os.h"
+#include "tide/tide.h"
+#include "wire/wire.h"
+#include "zico/client.h"
+
+typedef struct zi_session zi_session;
+
+/* Told by the broker at a step boundary, from zi_session_step_begin: move everything out (all
+ * fixed leases are given back by the callee), or bring everything in again. */
+typedef zico_status zi_on_suspend(void *user, uint64_t *ret_out_bytes);
+typedef zico_status zi_on_resume(void *user);
+
+typedef struct zi_session_options {
+    const zi_os         *os;          /* NULL: the real kernel    */
+    const zi_device_ops *device;      /* NULL: host               */
+    const char          *socket_path; /* NULL: environment, default */
+    const char          *job_name;
+    const char          *shape_key;
+    uint64_t             min_bytes, max_bytes, claim_bytes;
+    uint32_t             weight_milli;
+    uint64_t             steps_total;
+    uint64_t             latency_ns;
+    uint64_t             features; /* ZI_FEATURE_* */
+    zi_core_mode         core_mode;
+    uint32_t             cores;
+    uint64_t       local_bytes; /* > 0: no broker, a pool of this size in this process */
+    uint64_t       local_region_bytes; /* 0: chosen from local_bytes              */
+    bool           guard;      /* regions not leased are PROT_NONE (slow)        */
+    zi_on_suspend *on_suspend; /* NULL: cannot be suspended */
+    zi_on_resume  *on_resume;
+    void          *user;
+} zi_session_options;
+
+zico_status zi_session_open(const zi_session_options *opt, zi_session **ret_session);
+void        zi_session_close(zi_session *s); /* NULL is fine */
+
+/* -- leases ------------------------------------------------------------------------- */
+
+typedef struct zi_lease {
+    void      *base;
+    uint64_t   size_bytes; /* n_regions x region_bytes */
+    zico_class cls;
+    uint32_t   n_regions;
+    bool       stitched;
+    bool       outside; /* private memory: the broker was gone when it was taken */
+    void      *inside;  /* the session's own */
+} zi_lease;
+
+typedef enum zi_lease_flags {
+    ZI_LEASE_AHEAD =
+        1, /* not needed yet: may be less than asked; the broker may recall it */
+} zi_lease_flags;
+
+/* Regions for at least `size_bytes`.  Waits at most wait_ns. */
+zico_status zi_session_lease(zi_session *s, zico_class cls, uint64_t size_bytes,
+                             unsigned flags, uint64_t wait_ns, zi_lease **ret_lease);
+/* Ask ahead without waiting: the answer is picked up by a later zi_session_lease of the same
+ * class.  At most 2 regions or 3 round trips' worth are outstanding; more is ignored. */
+void zi_session_lease_ahead(zi_session *s, zico_class cls, uint32_t n_regions);
+
+/* One-way.  Others get it once `after` is complete (NULL: at once).  The fence stays the
+ * caller's; the session remembers only its present recording. */
+void zi_session_give_back(zi_session *s, zi_lease *lease, zi_fence *after);
+
+/* -- private memory ------------------------------------------------------------------- */
+zico_status zi_session_charge(zi_session *s, uint64_t size_bytes, uint64_t wait_ns);
+void        zi_session_uncharge(zi_session *s, uint64_t size_bytes);
+
+/* -- steps ----------------------------------------------------------------------------- */
+zico_status zi_session_step_begin(zi_session *s, uint64_t wait_ns);
+typedef struct zi_step_info {
+    uint64_t length_ns; /* device time; 0: measured by the session */
+    uint64_t busy_ns;
+    double   loss; /* NAN: none */
+    uint64_t samples;
+} zi_step_info;
+zico_status
+     zi_session_step_end(zi_session *s, const zi_step_info *info); /* NULL is fine */
+bool zi_session_in_step(zi_session *s);
+/* A line for people, shown by zico status. */
+void zi_session_note(zi_session *s, const char *text);
+
+/* The tide of this step, on device time.  The arena and exec call it: memory was first written
+ * at, or last used at.  Without any call the session records leases and returns itself. */
+void zi_session_tide_add(zi_session *s, uint64_t at_ns, int64_t delta_bytes);
+
+/* -- looking ---------------------------------------------------------------------------- */
+unsigned   zi_session_cores(zi_session *s); /* told last */
+zi_device *zi_session_device(zi_session *s);
+uint64_t   zi_session_region_bytes(zi_session *s);
+bool       zi_session_connected(zi_session *s); /* false for a local pool, too */
+void       zi_session_stats(zi_session *s, zico_stats *ret_stats);
+size_t     zi_session_message(zi_session *s, char *buf, size_t cap);
+
+#endif /* ZI_CLIENT_SESSION_H */
