@@ -9,7 +9,8 @@
  *
  * RETURNS  A value >= 0, or a negative errno; errno itself means nothing to
  *          callers.  EINTR is retried inside, except in the waiting calls, where
- *          it comes back as "nothing ready".
+ *          it comes back as "nothing ready".  poll_fd returns the events that are ready;
+ *          recv_msg the packet's length, 0 at the end, -EMSGSIZE if it was cut off.
  * THREADS  The tables are constant; the fake twin is safe from several threads.
  * NEXT     device/device.h (memory of a device), broker/, client/.
  */

@@ -7,7 +7,8 @@
  *
  * RULES   1  A decoder validates every field (range, length, UTF-8, no trailing bytes);
  *            what it accepts can be used without further checks of form.
- *         2  An encoder asserts the same; it cannot produce what the decoder refuses.
+ *         2  An encoder checks the same and says ZICO_E_ARG; it cannot produce what the
+ *            decoder refuses.
  *         3  A message never needs an allocation: all structs are of bounded size.
  * NEXT    broker/session.c and client/session.c speak it.
  */
@@ -101,11 +102,15 @@ typedef struct zi_msg {
 
 typedef enum zi_msg_from { ZI_FROM_JOB, ZI_FROM_BROKER, ZI_FROM_TOOL } zi_msg_from;
 
-/* Encode into buf (cap >= ZI_WIRE_MAX is always enough); *ret_len is the packet's length. */
+/* Encode into buf (cap >= ZI_WIRE_MAX is always enough); *ret_len is the packet's length.
+ * E_ARG: a field that a decoder would refuse; E_LIMIT: cap is too small. */
 zico_status
 zi_wire_encode(const zi_msg *m, uint32_t version, void *buf, size_t cap, size_t *ret_len);
 
-/* Decode and validate one packet.  On ZICO_E_PROTO *ret_why (may be NULL) names message and
+/* Decode and validate one packet; on failure what *ret_msg holds means nothing.  `version` is
+ * the agreed one, 0 before the handshake (any that we speak).  HELLO, REJOIN, STATUS_ASK and
+ * REFUSE, with which strangers meet, never change their form and may come in any version.
+ * E_VERSION: another one.  On ZICO_E_PROTO *ret_why (may be NULL) names message and
  * field, e.g. "LEASE.cls: 9 is not in 0..3"; it points to static or `m`-independent storage
  * valid until the thread's next call. */
 zico_status zi_wire_decode(const void *buf, size_t len, uint32_t version, zi_msg *ret_msg,
