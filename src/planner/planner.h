@@ -1,0 +1,35 @@
+/* planner/planner.h -- a planner turns (graph, costs, budget) into a plan, and nothing else.
+ *
+ * One file per published system; its head names paper, claim, and what we do and drop.  A
+ * planner is pure and never trusted: plan/check.c judges what it hands out.  Checkmate,
+ * SwapAdvisor, Gist and Echo will stand here too; encode and decode are in the plan's type
+ * for the latter two.
+ */
+#ifndef ZI_PLANNER_H
+#define ZI_PLANNER_H
+
+#include "plan/plan.h"
+
+typedef struct zi_plan_task {
+    const zi_graph *graph;
+    const zi_cost  *cost;
+    uint64_t        budget_bytes; /* fixed bytes included; 0: none */
+    uint64_t step_limit; /* search effort, counted, not timed; 0: the planner's own */
+    uint64_t seed;       /* same task, same seed, same plan */
+} zi_plan_task;
+
+typedef struct zi_planner_ops {
+    const char *name;  /* --planner NAME, and the file is planner/NAME.c */
+    const char *paper; /* authors, venue, year; or "baseline" */
+    unsigned    emits; /* bits 1 << ZI_ACT_* that it may put in a plan */
+
+    /* E_NOPLAN: it cannot meet the budget; *ret_least (may be NULL) is then the smallest
+     * peak it can reach. */
+    zico_status (*solve)(const zi_plan_task *task, zi_plan **ret_plan,
+                         uint64_t *ret_least);
+} zi_planner_ops;
+
+const zi_planner_ops *zi_planner_find(const char *name); /* NULL if there is none */
+const zi_planner_ops *zi_planner_at(size_t i);           /* NULL past the end     */
+
+#endif /* ZI_PLANNER_H */
