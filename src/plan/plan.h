@@ -34,7 +34,8 @@
  *   P5  redo obeys the rules above; STATEFUL nodes never run twice
  *   P6  tensors that live on (loss, outputs) are present at the end, and no copy is under way
  *   P7  the peak stays within the budget
- *   P8  with a placement: tensors present at the same time do not overlap
+ *   P8  with a placement: tensors present at the same time do not overlap, and each lies in a
+ *       slot that is open for as long as the tensor is there
  * NEXT    cost.c, check.c, simulate.c, place.c, keep.c; planner/planner.h; exec/.
  */
 #ifndef ZI_PLAN_H
@@ -65,20 +66,30 @@ typedef struct zi_act {
     uint8_t     codec; /* ENCODE, DECODE                                   */
 } zi_act;
 
+/* A slot is a piece of leased memory with a life of its own: the executor takes a lease for it
+ * before act `first` and gives it back after act `last`.  Slots are multiples of the region
+ * size and are never adjacent to each other: a tensor lies within one. */
+typedef struct zi_slot {
+    uint64_t size_bytes;
+    uint32_t first, last; /* acts; a fixed slot has first = 0, last = UINT32_MAX */
+    bool     fixed; /* holds PARAM, STATE, INPUT, LABEL: leased until the job ends */
+} zi_slot;
+
 /* Where the bytes of one coming-into-being of a tensor lie. */
 typedef struct zi_place {
-    uint32_t     act;    /* the act that makes it (RUN, REDO, IN); UINT32_MAX: fixed    */
-    zi_tensor_id tensor; /* root; ZI_ID_NONE: the scratch of the act's node             */
-    uint32_t     slot;   /* virtual region, bound to a lease while anything lives in it */
-    uint64_t     offset; /* inside the slot; a large tensor runs on into the next slots */
+    uint32_t     act;    /* the act that makes it (RUN, REDO, IN); UINT32_MAX: fixed */
+    zi_tensor_id tensor; /* root; ZI_ID_NONE: the scratch of the act's node          */
+    uint32_t     slot;
+    uint64_t     offset; /* inside the slot */
 } zi_place;
 
 typedef struct zi_plan {
     char     *planner; /* who made it */
     uint32_t  n_acts, cap_acts;
     zi_act   *acts;
-    uint64_t  slot_bytes; /* 0: no placement attached */
+    uint64_t  region_bytes; /* 0: no placement attached */
     uint32_t  n_slots;
+    zi_slot  *slots; /* fixed ones first, then ascending by `first` */
     uint32_t  n_places;
     zi_place *places; /* fixed ones first, then ascending by act */
 } zi_plan;
@@ -158,11 +169,17 @@ ZICO_NODISCARD zico_status zi_plan_simulate(const zi_plan *plan, const zi_graph 
 
 /* -- placing ------------------------------------------------------------------------------ */
 
-/* Give every coming-into-being a (slot, offset): fewest slots at the peak first, then slots x
- * time.  Fixed tensors get slots of their own, first.  Replaces a placement that is there. */
+typedef struct zi_place_stats {
+    uint64_t peak_slot_bytes; /* highest sum of slots open at one act                */
+    uint64_t peak_live_bytes; /* highest sum of tensors: the lower bound             */
+    double   mean_ratio;      /* mean slot bytes / mean live bytes, by time or by act */
+} zi_place_stats;
+
+/* Give every coming-into-being a (slot, offset): fewest slot bytes at the peak first, then
+ * slot bytes x time, so that regions go back early.  Replaces a placement that is there. */
 ZICO_NODISCARD zico_status zi_plan_place(zi_plan *plan, const zi_graph *graph,
-                                         const zi_cost *cost, uint64_t slot_bytes,
-                                         uint64_t align);
+                                         const zi_cost *cost, uint64_t region_bytes,
+                                         uint64_t align, zi_place_stats *ret_stats);
 
 /* -- text form ---------------------------------------------------------------------------- */
 
