@@ -1,0 +1,145 @@
+/* exec/exec.h -- runs a graph on a device, step after step, as its plan says.
+ *
+ * THE ROOM
+ *   An executor takes one finished graph (forward only, or with backward and update) and one
+ *   plan, chooses kernels and layouts once, and from then on runs steps without allocating.
+ *   All tensors lie where the plan's placement says: in slots, leased from a session (or from
+ *   private memory without one).  oneDNN is named under exec/onednn only.
+ *
+ * A STEP     zi_exec_step copies the fed tensors, queues the step's work on a device stream
+ *            and returns; at most `run_ahead` steps are under way.  Results are picked up
+ *            later (zi_exec_result), so reading the loss does not drain the stream.
+ * LAYOUTS    Inside, images lie in blocks of channels, and convolution weights as the kernels
+ *            like them.  Everything that passes this door is in the graph's plain layout.
+ * SAME BITS  For one thread count a step's result depends on parameters, state, feeds, lr and
+ *            step number alone: not on the plan, the placement, or what ran before.
+ * THREADS    One caller at a time, except zi_exec_result and zi_exec_done, safe from any.
+ * LIFETIME   graph, plan, session and device outlive the executor.
+ * NEXT       plan/plan.h (acts), exec/README.md, tier.h, onednn/.
+ */
+#ifndef ZI_EXEC_H
+#define ZI_EXEC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "client/session.h"
+#include "device/device.h"
+#include "graph/graph.h"
+#include "plan/plan.h"
+
+#define ZI_EXEC_AHEAD_MAX 8u
+
+typedef struct zi_exec zi_exec;
+struct zi_tier; /* tier.h: where swapped-out tensors go */
+
+typedef struct zi_exec_options {
+    const zi_graph *graph;
+    const zi_plan  *plan;      /* NULL: keep (made and owned by the executor)        */
+    zi_session     *session;   /* NULL: private memory, no steps announced           */
+    zi_device      *device;    /* NULL: the session's, else a host device of its own */
+    unsigned        n_threads; /* 0: as many as the device has cores                 */
+    unsigned        run_ahead; /* steps under way at most; 0: 2                      */
+    uint64_t        seed;      /* for parameters that begin at random                */
+    struct zi_tier *tier;      /* NULL: plans with `out` acts are refused            */
+    bool            no_init;   /* leave PARAM and STATE as zero: all will be set     */
+    bool            plain;     /* plain layouts and own kernels only (for comparing) */
+    bool            watch;     /* look for values that are not finite after each node */
+    uint64_t        lease_wait_ns; /* longest wait for a lease; 0: no limit          */
+} zi_exec_options;
+
+/* Prepare.  `diag` (may be NULL) says what is wrong with which node. ZICO_E_BUDGET: a slot
+ * can never be leased; zi_exec_needs tells how much is needed. */
+ZICO_NODISCARD zico_status zi_exec_new(const zi_exec_options *opt, zi_graph_diag *diag,
+                                       zi_exec **ret_exec);
+void                       zi_exec_free(zi_exec *e); /* drains first; NULL is fine */
+
+/* What a graph needs before anything is allocated: sizes with padding, scratch of the kernels
+ * that would be chosen, times as guessed.  For planning and for messages.  The cost is the
+ * caller's (zi_cost_free). */
+ZICO_NODISCARD zico_status zi_exec_cost(const zi_exec_options *opt, zi_graph_diag *diag,
+                                        zi_cost **ret_cost);
+
+/* ---- steps ------------------------------------------------------------------------ */
+
+typedef struct zi_exec_feed {
+    zi_tensor_id tensor; /* INPUT or LABEL, but for the scalars lr and step */
+    const void  *data;   /* its plain bytes; copied before zi_exec_step returns */
+} zi_exec_feed;
+
+/* Queue one step.  Every INPUT and LABEL but lr and step must be fed, in any order; NULL data
+ * leaves what the step before had.  `step` counts from 1 (Adam's correction, dropout).  Blocks
+ * while run_ahead steps are under way, or, in a session, until the broker lets the step go.
+ * ZICO_E_CANCELLED: a step before failed; zi_exec_result has its status. */
+ZICO_NODISCARD zico_status zi_exec_step(zi_exec *e, const zi_exec_feed *feeds,
+                                        size_t n_feeds, float lr, uint64_t step);
+
+typedef struct zi_exec_step_result {
+    uint64_t     step;
+    zico_status  status;       /* E_NAN: loss (or, watched, a tensor) is not finite */
+    double       loss;         /* NAN without one */
+    uint64_t     begin_ns, ns; /* device time, first to last kernel */
+    uint64_t     busy_ns;      /* of these, kernels ran             */
+    uint64_t     stall_ns;     /* of these, stood at waits of the plan */
+    uint64_t     peak_bytes;   /* highest sum of slots open at once */
+    zi_tensor_id bad; /* first tensor that went bad; NONE: none, or not watched */
+} zi_exec_step_result;
+
+/* The oldest finished step that was not asked for yet.  With `wait`: of the oldest queued
+ * step.  ZICO_E_NOTFOUND: there is none.  Up to 64 results wait here; older ones are lost. */
+ZICO_NODISCARD zico_status zi_exec_result(zi_exec *e, bool wait,
+                                          zi_exec_step_result *ret_result);
+ZICO_NODISCARD zico_status zi_exec_drain(zi_exec *e); /* all queued steps are over */
+uint64_t zi_exec_n_done(const zi_exec *e);            /* steps finished since _new */
+
+/* ---- values, in plain layout ------------------------------------------------------- */
+
+/* Of PARAM, STATE, INPUT, LABEL, the loss and the graph's outputs; drains.  Others have no
+ * bytes between steps: ZICO_E_STATE.  n_bytes must be the tensor's (ZICO_E_SHAPE). */
+ZICO_NODISCARD zico_status zi_exec_get(zi_exec *e, zi_tensor_id t, void *ret_data,
+                                       size_t n_bytes);
+/* Of PARAM and STATE; drains. */
+ZICO_NODISCARD zico_status zi_exec_set(zi_exec *e, zi_tensor_id t, const void *data,
+                                       size_t n_bytes);
+/* Begin again: every PARAM and STATE as its init says, drawn from `seed`. */
+ZICO_NODISCARD zico_status zi_exec_init(zi_exec *e, uint64_t seed);
+
+/* ---- looking ------------------------------------------------------------------------ */
+
+typedef struct zi_exec_memory {
+    uint64_t fixed_bytes; /* PARAM, STATE, INPUT, LABEL with padding                  */
+    uint64_t
+        peak_live_bytes; /* of the plan, fixed included: the lower bound of its peak */
+    uint64_t
+        peak_slot_bytes;    /* what is really taken at the peak, fixed included         */
+    uint64_t outside_bytes; /* staging of feeds and other private memory                */
+    double   mean_ratio;    /* mean of slots open / mean of live bytes                  */
+} zi_exec_memory;
+
+void zi_exec_read_memory(const zi_exec *e, zi_exec_memory *ret_memory);
+
+/* Bytes, scratch and times as measured (mean of the steps since the last call of
+ * zi_exec_forget_times; a guess for what has not run).  The caller's: zi_cost_free. */
+ZICO_NODISCARD zico_status zi_exec_measured(zi_exec *e, zi_cost **ret_cost);
+void                       zi_exec_forget_times(zi_exec *e);
+
+/* One thing that happened on a stream, for timelines. */
+typedef struct zi_exec_event {
+    uint64_t    step;
+    zi_act_kind kind;
+    uint32_t    what; /* node or tensor, as in zi_act */
+    uint64_t    begin_ns, end_ns;
+} zi_exec_event;
+
+/* The events of the last finished step (of up to two), oldest first; returns how many there
+ * are, writes at most `cap`.  Drains. */
+size_t zi_exec_events(zi_exec *e, zi_exec_event *ret_events, size_t cap);
+
+const zi_plan  *zi_exec_plan(const zi_exec *e);
+const zi_graph *zi_exec_graph(const zi_exec *e);
+/* How the executor runs a node: "onednn:jit:avx512_core", "own:avx512". */
+const char *zi_exec_kernel_text(const zi_exec *e, zi_node_id n);
+/* Compute threads from the next step on: 1 or all. */
+void zi_exec_set_threads(zi_exec *e, unsigned n_threads);
+
+#endif /* ZI_EXEC_H */
