@@ -47,7 +47,8 @@ digits(char *end, uint64_t v, unsigned base, int at_least)
     do {
         *--end = "0123456789abcdef"[v % base];
         v /= base;
-    } while (v || --at_least > 0);
+        at_least--;
+    } while (v || at_least > 0);
     return end;
 }
 

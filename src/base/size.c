@@ -115,9 +115,9 @@ zi_size_format(uint64_t bytes, char text[ZI_SIZE_TEXT])
 
     while (i < 6 && bytes / unit >= 1024) unit *= 1024, i++;
     uint64_t tenths = (uint64_t)(((u128)bytes * 10 + unit / 2) / unit);
-    if (tenths >= 10240 && i < 6) { /* 1023.96 KiB reads better as 1 MiB */
+    if (tenths >= 10240 && i < 6) { /* 1023.96 KiB reads better as 1.0 MiB */
         tenths = 10;
-        bytes = unit *= 1024;
+        unit *= 1024;
         i++;
     }
     if (bytes % unit == 0)

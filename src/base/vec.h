@@ -30,8 +30,9 @@
          : zi_vec_grow_(&(v)->at, &(v)->cap, (size_t)(want), sizeof *(v)->at))
 
 #define zi_vec_push(v, ...)                                                              \
-    (zi_vec_reserve((v), (v)->n + 1) < 0 ? ZICO_E_NOMEM                                  \
-                                         : ((v)->at[(v)->n++] = (__VA_ARGS__), ZICO_OK))
+    (zi_vec_reserve((v), (v)->n + 1) < 0                                                 \
+         ? ZICO_E_NOMEM                                                                  \
+         : ((v)->at[(v)->n] = (__VA_ARGS__), (v)->n++, ZICO_OK))
 
 /* `want` elements in use; new ones are zero. */
 #define zi_vec_resize(v, want)                                                           \
