@@ -91,7 +91,7 @@ function(zi_tests)
             add_test(NAME ${name} COMMAND /usr/bin/python3 ${source})
             zi_test_properties(${name} ${source} ${kind})
         endforeach()
-        foreach(check check_rooms check_exports)
+        foreach(check check_rooms check_exports check_headers)
             add_test(NAME ${check} COMMAND ${CMAKE_SOURCE_DIR}/tools/${check}
                      WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
             set_tests_properties(${check} PROPERTIES LABELS house TIMEOUT 60

@@ -18,7 +18,7 @@ for target in build/fuzz/tests/fuzz/*_fuzz; do
     echo "== $name, $seconds s"
     "$target" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -verbosity=1 \
         -artifact_prefix="build/fuzz/$name-" "build/fuzz/corpus/$name" \
-        "tests/fuzz/corpus/$name" 2>&1 | grep -vE '^#[0-9]+.*(NEW|REDUCE|RELOAD)' || true
+        "tests/fuzz/corpus/$name" 2>&1 | grep -vE '^#[0-9]+.*(NEW|REDUCE|RELOAD)|ecommended dictionary|# Uses:' || true
     ls build/fuzz/"$name"-crash-* build/fuzz/"$name"-timeout-* build/fuzz/"$name"-oom-* \
         build/fuzz/"$name"-leak-* 2>/dev/null && bad=1
 done
