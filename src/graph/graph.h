@@ -206,16 +206,17 @@ typedef struct zi_node {
 } zi_node;
 
 typedef struct zi_graph {
-    char         *name;
-    zi_tensor    *tensors;
-    zi_node      *nodes;
-    uint32_t      n_tensors, n_nodes;
-    uint32_t      cap_tensors, cap_nodes;
-    zi_tensor_id  loss;     /* NONE: inference                                       */
-    zi_tensor_id  lr, step; /* f32 scalar INPUTs that update nodes read; or NONE    */
-    zi_tensor_id *outputs;  /* what the user wants to see (logits); live to the end  */
-    uint32_t      n_outputs;
-    bool          differentiated, has_update;
+    char            *name;
+    zi_tensor       *tensors;
+    zi_node         *nodes;
+    uint32_t         n_tensors, n_nodes;
+    uint32_t         cap_tensors, cap_nodes;
+    zi_tensor_id     loss;     /* NONE: inference                                       */
+    zi_tensor_id     lr, step; /* f32 scalar INPUTs that update nodes read; or NONE    */
+    zi_tensor_id    *outputs;  /* what the user wants to see (logits); live to the end  */
+    uint32_t         n_outputs;
+    bool             differentiated, has_update;
+    struct zi_names *names; /* finds tensors and nodes by name; names.h */
 } zi_graph;
 
 typedef struct zi_graph_diag {
@@ -346,7 +347,7 @@ ZICO_NODISCARD zico_status zi_graph_add_update(zi_graph *g, const zi_optim *opt,
 /* ---- text form ------------------------------------------------------------------- */
 
 /* Parses back to an equal graph; the bytes of imported values are left out.  The string is
- * the caller's to free(). */
+ * the caller's to zi_free(). */
 ZICO_NODISCARD zico_status zi_graph_print(const zi_graph *g, char **ret_text);
 ZICO_NODISCARD zico_status zi_graph_parse(const char *text, size_t n_bytes,
                                           zi_graph_diag *diag, zi_graph **ret_graph);
