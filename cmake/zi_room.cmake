@@ -44,6 +44,35 @@ function(zi_room name)
     set(ZI_ROOMS ${ZI_ROOMS} ${name} CACHE INTERNAL "rooms so far")
 endfunction()
 
+# zi_rooms(FILE): a zi_room for each row of the table of rooms in FILE.
+#
+# The table's arrows are both what a room may include (tools/check_rooms) and what it links.
+function(zi_rooms file)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${file})
+    file(STRINGS ${CMAKE_SOURCE_DIR}/${file} lines)
+    set(inside OFF)
+    foreach(line IN LISTS lines)
+        if(line MATCHES "<!-- rooms:begin -->")
+            set(inside ON)
+        elseif(line MATCHES "<!-- rooms:end -->")
+            set(inside OFF)
+        elseif(inside AND line MATCHES
+               "^\\| ([a-z]+) \\| [0-9]+ \\| (pure)? ?\\|[^|]*\\|([a-z ]*)\\|$")
+            set(name ${CMAKE_MATCH_1})
+            set(pure "")
+            if(CMAKE_MATCH_2)
+                set(pure PURE)
+            endif()
+            separate_arguments(below UNIX_COMMAND "${CMAKE_MATCH_3}")
+            zi_room(${name} ${pure} DEPS ${below} ${ZI_OUTSIDE_${name}}
+                    EXCEPT "${ZI_EXCEPT_${name}}")
+        endif()
+    endforeach()
+    if(NOT ZI_ROOMS)
+        message(FATAL_ERROR "${file} has no table of rooms")
+    endif()
+endfunction()
+
 # The objects of every filled room in `rooms`, and what those rooms need from outside.
 function(zi_room_objects ret_objects ret_outside)
     set(objects "")
