@@ -107,10 +107,20 @@ struct zi_device_ops {
 
     zico_status (*fence_new)(zi_device *dev, zi_fence **ret_fence);
     void (*fence_free)(zi_fence *f);
-    zico_status (*fence_record)(zi_fence *f, zi_stream *s); /* may be recorded again */
+    /* One more owner: fence_free must be called once more. */
+    zi_fence *(*fence_keep)(zi_fence *f);
+    /* May be recorded again, before the recording before is complete, and often: it
+     * allocates nothing.  Called by whoever gives the stream its work. */
+    zico_status (*fence_record)(zi_fence *f, zi_stream *s);
     int (*fence_done)(zi_fence *f); /* also true if never recorded */
     zico_status (*fence_wait)(zi_fence *f);
     uint64_t (*fence_time_ns)(zi_fence *f); /* device time of completion; 0 if not done */
+    /* The present recording as a number, to ask later about this one even if the fence
+     * was recorded again (a device may answer as late as the newest recording). */
+    uint64_t (*fence_mark)(zi_fence *f);
+    int (*fence_passed)(zi_fence *f, uint64_t mark);
+    /* From now on each completion adds one to this eventfd; -1: none. */
+    void (*fence_notify)(zi_fence *f, int event_fd);
 };
 
 extern const zi_device_ops zi_device_host;

@@ -342,6 +342,34 @@ real_event_fd(const zi_os *os, int flags)
     return or_errno(eventfd(0, flags | EFD_CLOEXEC | EFD_NONBLOCK));
 }
 
+/* Adds one to the counter; a full one is ready already, which is all it says. */
+static long
+real_event_add(const zi_os *os, int fd)
+{
+    uint64_t one = 1;
+
+    (void)os;
+    long rc = again(write(fd, &one, sizeof one));
+    return rc == -EAGAIN ? 0 : rc;
+}
+
+/* Sets the counter back; -EAGAIN if it was 0 already. */
+static long
+real_event_take(const zi_os *os, int fd)
+{
+    uint64_t n;
+
+    (void)os;
+    return again(read(fd, &n, sizeof n));
+}
+
+static long
+real_dup_fd(const zi_os *os, int fd)
+{
+    (void)os;
+    return or_errno(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+}
+
 static long
 real_pidfd(const zi_os *os, int32_t pid)
 {
