@@ -1,0 +1,458 @@
+/* place.c -- a (slot, offset) for everything that comes into being during a plan.
+ *
+ * WE DO    An arena that knows the future.  Lives (from the act that makes a thing to the act
+ *          that ends it) are taken in order of birth.  A life goes into the tightest gap of
+ *          a slot that is open anyway; else into a slot that it keeps open a little longer;
+ *          else a slot is opened for it together with the next few lives that end at about
+ *          the same time, so many that the slot is filled to a few per cent.  Feature maps
+ *          end in the reverse order of their births: neighbours in birth are neighbours in
+ *          death, their slot opens and closes with them, and its regions go back early.
+ * CHECKED  zi_plan_check (P8) replays the result; place_test.c bounds the waste.
+ * COST     O(lives x open slots x lives in a slot).
+ */
+#include "plan/plan.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/check.h"
+#include "base/try.h"
+#include "base/vec.h"
+#include "plan/fixed.h"
+
+#define COMPANIONS_MAX 48   /* lives that may open a slot together              */
+#define LOOK_AHEAD     160  /* births looked through for them                   */
+#define WASTE_PERCENT  2    /* a slot filled so well is good enough              */
+#define FIXED_SLOT     16u  /* regions after which another fixed slot is opened  */
+
+typedef struct life {
+    uint32_t born, died; /* acts, inclusive */
+    uint64_t bytes;      /* rounded to the alignment */
+    uint32_t slot;       /* UINT32_MAX: not placed yet */
+    uint64_t offset;
+} life;
+
+typedef ZI_VEC(uint32_t) id_vec;
+
+typedef struct slot_state {
+    uint64_t size_bytes;
+    uint32_t first, last;
+    id_vec   lives;
+} slot_state;
+
+typedef struct placer {
+    const zi_plan  *plan;
+    const zi_graph *g;
+    const zi_cost  *c;
+    uint64_t        region_bytes, align;
+    ZI_VEC(life) life;
+    ZI_VEC(slot_state) slot;
+    ZI_VEC(uint32_t) open; /* slots whose last >= the birth looked at */
+    ZI_VEC(zi_place) place;
+    uint32_t *life_of_place; /* [place.n] */
+    size_t    cap_life_of_place;
+    uint32_t *live; /* [n_tensors] the present life of a root; UINT32_MAX: absent */
+    uint32_t  n_fixed_slots;
+} placer;
+
+static uint64_t
+round_up(uint64_t x, uint64_t to)
+{
+    return (x + to - 1) / to * to;
+}
+
+/* -- lives from acts -------------------------------------------------------------------- */
+
+static zico_status
+add_place(placer *p, uint32_t act, zi_tensor_id t, uint32_t life_id)
+{
+    if (p->place.n == p->cap_life_of_place) {
+        size_t    cap = p->cap_life_of_place ? 2 * p->cap_life_of_place : 256;
+        uint32_t *more = zi_realloc_array(p->life_of_place, cap, sizeof *more);
+        if (!more) return ZICO_E_NOMEM;
+        p->life_of_place = more;
+        p->cap_life_of_place = cap;
+    }
+    p->life_of_place[p->place.n] = life_id;
+    return zi_vec_push(&p->place, (zi_place){.act = act, .tensor = t});
+}
+
+static zico_status
+begin_life(placer *p, uint32_t act, zi_tensor_id t, uint64_t bytes, uint32_t died)
+{
+    uint32_t id = (uint32_t)p->life.n;
+    ZI_TRY(zi_vec_push(&p->life, (life){.born = act,
+                                        .died = died,
+                                        .bytes = round_up(bytes ? bytes : 1, p->align),
+                                        .slot = UINT32_MAX}));
+    if (t != ZI_ID_NONE) p->live[t] = id;
+    return add_place(p, act, t, id);
+}
+
+static zi_tensor_id
+overwritten(const placer *p, const zi_act *a, uint32_t o)
+{
+    const zi_node    *n = &p->g->nodes[a->what];
+    const zi_op_info *op = zi_op_get(n->op);
+    for (uint32_t pair = 0; pair < 2; pair++)
+        if ((a->over >> pair & 1) && op->over[pair][0] == (int)o)
+            return n->in[(uint32_t)op->over[pair][1]];
+    return ZI_ID_NONE;
+}
+
+static zico_status
+lives_of_node(placer *p, uint32_t act, const zi_tensor_id *root)
+{
+    const zi_act  *a = &p->plan->acts[act];
+    const zi_node *n = &p->g->nodes[a->what];
+
+    for (uint32_t o = 0; o < n->n_out; o++) {
+        zi_tensor_id out = n->out[o];
+        if (out == ZI_ID_NONE || root[out] != out || p->live[out] != UINT32_MAX) continue;
+        zi_tensor_id in = overwritten(p, a, o);
+        if (in == ZI_ID_NONE) {
+            ZI_TRY(begin_life(p, act, out, p->c->tensor_bytes[out], UINT32_MAX));
+        } else { /* the input's life goes on under another name */
+            ZI_TRY(add_place(p, act, out, p->live[in]));
+            p->live[out] = p->live[in];
+            p->live[in] = UINT32_MAX;
+        }
+    }
+    uint64_t scratch = p->c->scratch_bytes[a->what];
+    return scratch ? begin_life(p, act, ZI_ID_NONE, scratch, act) : ZICO_OK;
+}
+
+static zico_status
+collect_lives(placer *p, const zi_tensor_id *root)
+{
+    for (uint32_t act = 0; act < p->plan->n_acts; act++) {
+        const zi_act *a = &p->plan->acts[act];
+        switch (a->kind) {
+        case ZI_ACT_RUN:
+        case ZI_ACT_REDO: ZI_TRY(lives_of_node(p, act, root)); break;
+        case ZI_ACT_IN:
+            ZI_TRY(begin_life(p, act, a->what, p->c->tensor_bytes[a->what], UINT32_MAX));
+            break;
+        case ZI_ACT_DROP:
+            zi_assert(p->live[a->what] != UINT32_MAX);
+            p->life.at[p->live[a->what]].died = act;
+            p->live[a->what] = UINT32_MAX;
+            break;
+        default: break;
+        }
+    }
+    uint32_t end = p->plan->n_acts ? p->plan->n_acts - 1 : 0;
+    for (size_t i = 0; i < p->life.n; i++)
+        if (p->life.at[i].died == UINT32_MAX) p->life.at[i].died = end;
+    return ZICO_OK;
+}
+
+/* -- finding room ------------------------------------------------------------------------- */
+
+static bool
+meet(const life *a, const life *b)
+{
+    return a->born <= b->died && b->born <= a->died;
+}
+
+/* The tightest gap for `x` in the slot; false: there is none.  Lives in a slot are kept in
+ * order of offset. */
+static bool
+find_gap(const placer *p, const slot_state *s, const life *x, uint64_t *ret_offset,
+         uint64_t *ret_gap)
+{
+    uint64_t at = 0, best = UINT64_MAX;
+    for (size_t i = 0; i <= s->lives.n; i++) {
+        uint64_t until = s->size_bytes, next = at;
+        if (i < s->lives.n) {
+            const life *y = &p->life.at[s->lives.at[i]];
+            if (!meet(x, y)) continue;
+            until = y->offset;
+            next = y->offset + y->bytes;
+        }
+        if (until >= at + x->bytes && until - at < best) {
+            best = until - at;
+            *ret_offset = at;
+        }
+        if (next > at) at = next;
+    }
+    *ret_gap = best;
+    return best != UINT64_MAX;
+}
+
+static zico_status
+settle(placer *p, uint32_t slot, uint32_t life_id, uint64_t offset)
+{
+    slot_state *s = &p->slot.at[slot];
+    life       *x = &p->life.at[life_id];
+    size_t      i;
+
+    ZI_TRY(zi_vec_push(&s->lives, life_id));
+    for (i = s->lives.n - 1; i > 0; i--) {
+        if (p->life.at[s->lives.at[i - 1]].offset <= offset) break;
+        s->lives.at[i] = s->lives.at[i - 1];
+    }
+    s->lives.at[i] = life_id;
+    x->slot = slot;
+    x->offset = offset;
+    if (x->born < s->first) s->first = x->born;
+    if (x->died > s->last) s->last = x->died;
+    return ZICO_OK;
+}
+
+/* What it would cost to put `x` there, in bytes x acts of slots kept open longer. */
+static double
+stretch_cost(const slot_state *s, const life *x)
+{
+    uint32_t longer = x->died > s->last ? x->died - s->last : 0;
+    return (double)s->size_bytes * (double)longer;
+}
+
+static bool
+best_open_slot(placer *p, const life *x, uint32_t *ret_slot, uint64_t *ret_offset)
+{
+    double   own = (double)round_up(x->bytes, p->region_bytes) * (x->died - x->born + 1.0);
+    double   best_cost = 0.75 * own; /* stretching must be clearly cheaper than a new slot */
+    uint64_t best_gap = UINT64_MAX;
+    bool     found = false;
+
+    for (size_t i = 0; i < p->open.n;) {
+        slot_state *s = &p->slot.at[p->open.at[i]];
+        uint64_t    offset = 0, gap;
+        if (s->last < x->born) { /* births come in order: it will never be open again */
+            zi_vec_remove_swap(&p->open, i);
+            continue;
+        }
+        double cost = stretch_cost(s, x);
+        if (cost <= best_cost && find_gap(p, s, x, &offset, &gap) &&
+            (cost < best_cost || gap < best_gap)) {
+            best_cost = cost;
+            best_gap = gap;
+            *ret_slot = p->open.at[i];
+            *ret_offset = offset;
+            found = true;
+        }
+        i++;
+    }
+    return found;
+}
+
+/* -- opening slots -------------------------------------------------------------------------- */
+
+static bool
+good_companion(const life *x, const life *y)
+{
+    double span = x->died - x->born + 1.0;
+    return y->slot == UINT32_MAX && y->died <= x->died &&
+           (double)(y->born - x->born) <= 0.12 * span &&
+           (double)(x->died - y->died) <= 0.12 * span;
+}
+
+/* Bytes that a slot for `total` bytes would waste. */
+static uint64_t
+waste(const placer *p, uint64_t total)
+{
+    return round_up(total, p->region_bytes) - total;
+}
+
+/* The lives that open a slot together with life `first`: a prefix of its good companions,
+ * the one with the least relative waste. */
+static size_t
+choose_companions(const placer *p, uint32_t first, uint32_t *ret_ids)
+{
+    const life *x = &p->life.at[first];
+    uint64_t    total = x->bytes;
+    double      best = (double)waste(p, total) / (double)total;
+    size_t      n = 1, best_n = 1;
+
+    ret_ids[0] = first;
+    for (size_t i = first + 1; i < p->life.n && i < (size_t)first + LOOK_AHEAD; i++) {
+        const life *y = &p->life.at[i];
+        if (n == COMPANIONS_MAX || best * 100 <= WASTE_PERCENT) break;
+        if (!good_companion(x, y)) continue;
+        total += y->bytes;
+        ret_ids[n++] = (uint32_t)i;
+        double w = (double)waste(p, total) / (double)total;
+        if (w < best) {
+            best = w;
+            best_n = n;
+        }
+    }
+    return best_n;
+}
+
+static zico_status
+open_slot(placer *p, uint32_t first)
+{
+    uint32_t ids[COMPANIONS_MAX];
+    size_t   n = choose_companions(p, first, ids);
+    uint64_t total = 0, offset = 0;
+    uint32_t slot = (uint32_t)p->slot.n;
+
+    for (size_t i = 0; i < n; i++) total += p->life.at[ids[i]].bytes;
+    ZI_TRY(zi_vec_push(&p->slot, (slot_state){.size_bytes = round_up(total, p->region_bytes),
+                                              .first = p->life.at[first].born,
+                                              .last = p->life.at[first].died}));
+    ZI_TRY(zi_vec_push(&p->open, slot));
+    for (size_t i = 0; i < n; i++) {
+        ZI_TRY(settle(p, slot, ids[i], offset));
+        offset += p->life.at[ids[i]].bytes;
+    }
+    return ZICO_OK;
+}
+
+static zico_status
+place_lives(placer *p)
+{
+    for (uint32_t i = 0; i < p->life.n; i++) {
+        uint32_t slot;
+        uint64_t offset;
+        if (p->life.at[i].slot != UINT32_MAX) continue; /* came with a companion */
+        if (best_open_slot(p, &p->life.at[i], &slot, &offset))
+            ZI_TRY(settle(p, slot, i, offset));
+        else
+            ZI_TRY(open_slot(p, i));
+    }
+    return ZICO_OK;
+}
+
+/* Fixed tensors, one behind the other, in slots of a handful of regions. */
+static zico_status
+place_fixed(placer *p, const zi_tensor_id *root)
+{
+    uint64_t used = 0;
+    for (zi_tensor_id t = 0; t < p->g->n_tensors; t++) {
+        if (root[t] != t || !zi_plan_is_fixed(p->g, t)) continue;
+        uint64_t bytes = round_up(p->c->tensor_bytes[t] ? p->c->tensor_bytes[t] : 1, p->align);
+        if (p->slot.n == 0 || used + bytes > FIXED_SLOT * p->region_bytes) {
+            ZI_TRY(zi_vec_push(&p->slot, (slot_state){.last = UINT32_MAX}));
+            used = 0;
+        }
+        ZI_TRY(add_place(p, UINT32_MAX, t, UINT32_MAX));
+        zi_vec_last(&p->place).slot = (uint32_t)p->slot.n - 1;
+        zi_vec_last(&p->place).offset = used;
+        used += bytes;
+        zi_vec_last(&p->slot).size_bytes = round_up(used, p->region_bytes);
+    }
+    p->n_fixed_slots = (uint32_t)p->slot.n;
+    return ZICO_OK;
+}
+
+/* -- the result ---------------------------------------------------------------------------- */
+
+static zico_status
+attach(placer *p, zi_plan *plan)
+{
+    zi_slot  *slots = zi_calloc(p->slot.n + 1, sizeof *slots);
+    zi_place *places = zi_calloc(p->place.n + 1, sizeof *places);
+    if (!slots || !places) {
+        zi_free(slots);
+        zi_free(places);
+        return ZICO_E_NOMEM;
+    }
+    for (size_t i = 0; i < p->slot.n; i++)
+        slots[i] = (zi_slot){.size_bytes = p->slot.at[i].size_bytes,
+                             .first = p->slot.at[i].first,
+                             .last = p->slot.at[i].last,
+                             .fixed = i < p->n_fixed_slots};
+    for (size_t i = 0; i < p->place.n; i++) {
+        places[i] = p->place.at[i];
+        if (p->life_of_place[i] == UINT32_MAX) continue;
+        places[i].slot = p->life.at[p->life_of_place[i]].slot;
+        places[i].offset = p->life.at[p->life_of_place[i]].offset;
+    }
+    zi_free(plan->slots);
+    zi_free(plan->places);
+    plan->slots = slots;
+    plan->places = places;
+    plan->n_slots = (uint32_t)p->slot.n;
+    plan->n_places = (uint32_t)p->place.n;
+    plan->region_bytes = p->region_bytes;
+    return ZICO_OK;
+}
+
+/* Slot and live bytes at every act, weighted with the time that the act takes. */
+static zico_status
+measure(const placer *p, zi_place_stats *ret_stats)
+{
+    size_t   n = p->plan->n_acts + 2u;
+    int64_t *slots = zi_calloc(n, sizeof *slots), *lives = zi_calloc(n, sizeof *lives);
+    double   slot_time = 0, live_time = 0;
+    int64_t  fixed = 0, open = 0, live = 0;
+
+    *ret_stats = (zi_place_stats){0};
+    if (!slots || !lives) {
+        zi_free(slots);
+        zi_free(lives);
+        return ZICO_E_NOMEM;
+    }
+    for (size_t i = 0; i < p->slot.n; i++) {
+        const slot_state *s = &p->slot.at[i];
+        if (i < p->n_fixed_slots) {
+            fixed += (int64_t)s->size_bytes;
+            continue;
+        }
+        slots[s->first] += (int64_t)s->size_bytes;
+        slots[s->last + 1] -= (int64_t)s->size_bytes;
+    }
+    for (size_t i = 0; i < p->life.n; i++) {
+        lives[p->life.at[i].born] += (int64_t)p->life.at[i].bytes;
+        lives[p->life.at[i].died + 1] -= (int64_t)p->life.at[i].bytes;
+    }
+    int64_t fixed_live = (int64_t)zi_cost_fixed_bytes(p->g, p->c);
+    for (uint32_t a = 0; a < p->plan->n_acts; a++) {
+        zi_act_kind k = p->plan->acts[a].kind;
+        bool        runs = k == ZI_ACT_RUN || k == ZI_ACT_REDO;
+        double      w = runs ? 1.0 + (double)p->c->node_ns[p->plan->acts[a].what] : 1.0;
+        open += slots[a];
+        live += lives[a];
+        slot_time += w * (double)(fixed + open);
+        live_time += w * (double)(fixed_live + live);
+        if ((uint64_t)(fixed + open) > ret_stats->peak_slot_bytes)
+            ret_stats->peak_slot_bytes = (uint64_t)(fixed + open);
+        if ((uint64_t)(fixed_live + live) > ret_stats->peak_live_bytes)
+            ret_stats->peak_live_bytes = (uint64_t)(fixed_live + live);
+    }
+    ret_stats->mean_ratio = live_time > 0 ? slot_time / live_time : 1.0;
+    zi_free(slots);
+    zi_free(lives);
+    return ZICO_OK;
+}
+
+static void
+placer_free(placer *p)
+{
+    for (size_t i = 0; i < p->slot.n; i++) zi_vec_free(&p->slot.at[i].lives);
+    zi_vec_free(&p->slot);
+    zi_vec_free(&p->life);
+    zi_vec_free(&p->open);
+    zi_vec_free(&p->place);
+    zi_free(p->life_of_place);
+    zi_free(p->live);
+}
+
+zico_status
+zi_plan_place(zi_plan *plan, const zi_graph *graph, const zi_cost *cost, uint64_t region_bytes,
+              uint64_t align, zi_place_stats *ret_stats)
+{
+    placer p = {.plan = plan, .g = graph, .c = cost, .align = align, .region_bytes = region_bytes};
+    zico_status    st = ZICO_E_NOMEM;
+    zi_place_stats stats;
+    zi_tensor_id  *root = zi_calloc(graph->n_tensors + 1u, sizeof *root);
+
+    zi_assert(align > 0 && region_bytes % align == 0);
+    p.live = zi_malloc((graph->n_tensors + 1u) * sizeof *p.live);
+    if (root && p.live) {
+        memset(p.live, 0xff, (graph->n_tensors + 1u) * sizeof *p.live);
+        zi_plan_roots(graph, root);
+        st = place_fixed(&p, root);
+        if (st >= 0) st = collect_lives(&p, root);
+        if (st >= 0) st = place_lives(&p);
+        if (st >= 0) st = measure(&p, &stats);
+        if (st >= 0) st = attach(&p, plan);
+        if (st >= 0 && ret_stats) *ret_stats = stats;
+    }
+    placer_free(&p);
+    zi_free(root);
+    return st;
+}
