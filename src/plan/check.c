@@ -24,9 +24,9 @@ typedef enum where { ABSENT, HERE, COMING } where;
 
 typedef struct root_state {
     where    where;
-    bool     going;   /* a copy out is under way                      */
-    bool     saved;   /* the tier has it                              */
-    uint32_t place;   /* index of its present place; UINT32_MAX: none */
+    bool     going; /* a copy out is under way                      */
+    bool     saved; /* the tier has it                              */
+    uint32_t place; /* index of its present place; UINT32_MAX: none */
 } root_state;
 
 typedef struct replay {
@@ -70,7 +70,8 @@ grow(replay *r, uint64_t bytes)
     }
     if (r->budget_bytes && r->now_bytes > r->budget_bytes)
         return broken(r, 7, "act %u needs %llu bytes, the budget is %llu", r->act,
-                      (unsigned long long)r->now_bytes, (unsigned long long)r->budget_bytes);
+                      (unsigned long long)r->now_bytes,
+                      (unsigned long long)r->budget_bytes);
     return ZICO_OK;
 }
 
@@ -100,8 +101,8 @@ place_fits(replay *r, const zi_place *p)
     if (bytes > s->size_bytes || p->offset > s->size_bytes - bytes)
         return broken(r, 8, "act %u: a place leaves slot %u", r->act, p->slot);
     if (!s->fixed && (r->act < s->first || r->act > s->last))
-        return broken(r, 8, "act %u uses slot %u, which is open for acts %u to %u", r->act,
-                      p->slot, s->first, s->last);
+        return broken(r, 8, "act %u uses slot %u, which is open for acts %u to %u",
+                      r->act, p->slot, s->first, s->last);
     return ZICO_OK;
 }
 
@@ -125,7 +126,8 @@ take_place(replay *r, zi_tensor_id t, zi_tensor_id instead_of, uint32_t *ret_pla
     if (st < 0) return st;
     for (zi_tensor_id o = 0; o < r->g->n_tensors; o++) {
         const root_state *s = &r->state[o];
-        if (s->where == ABSENT || s->place == UINT32_MAX || o == instead_of || o == t) continue;
+        if (s->where == ABSENT || s->place == UINT32_MAX || o == instead_of || o == t)
+            continue;
         if (places_overlap(r, p, &r->plan->places[s->place]))
             return broken(r, 8, "act %u: the place of %s overlaps %s", r->act,
                           t == ZI_ID_NONE ? "scratch" : tname(r, t), tname(r, o));
@@ -157,7 +159,8 @@ may_read(replay *r, zi_node_id id, zi_tensor_id t)
     const zi_tensor *x = &r->g->tensors[t];
 
     if (x->producer != ZI_ID_NONE && !r->has_run[x->producer])
-        return broken(r, 1, "%s reads %s before it is made", r->g->nodes[id].name, x->name);
+        return broken(r, 1, "%s reads %s before it is made", r->g->nodes[id].name,
+                      x->name);
     if (x->updater != ZI_ID_NONE && r->has_run[x->updater])
         return broken(r, r->has_run[id] ? 5 : 1, "%s reads %s after its update",
                       r->g->nodes[id].name, x->name);
@@ -179,7 +182,8 @@ over_input(replay *r, const zi_act *a, uint32_t o, zi_tensor_id *ret_in)
         if (!(a->over >> pair & 1) || op->over[pair][0] != (int)o) continue;
         uint32_t i = (uint32_t)op->over[pair][1];
         if (!zi_graph_may_overwrite(r->g, a->what, o, i))
-            return broken(r, 3, "%s may not write output %u over input %u", n->name, o, i);
+            return broken(r, 3, "%s may not write output %u over input %u", n->name, o,
+                          i);
         zi_tensor_id in = n->in[i];
         if (r->root[in] != in || r->state[in].where != HERE || r->state[in].going)
             return broken(r, 3, "%s overwrites %s, which is not free for it", n->name,
@@ -198,7 +202,8 @@ make_output(replay *r, const zi_act *a, uint32_t o)
     zi_tensor_id out = r->g->nodes[a->what].out[o], in;
     zico_status  st;
 
-    if (out == ZI_ID_NONE || r->root[out] != out) return ZICO_OK; /* unwanted, or a view */
+    if (out == ZI_ID_NONE || r->root[out] != out)
+        return ZICO_OK; /* unwanted, or a view */
     root_state *s = &r->state[out];
     if (s->where == COMING)
         return broken(r, 3, "%s is made while on its way in", tname(r, out));
@@ -229,11 +234,13 @@ replay_node(replay *r, const zi_act *a)
         return broken(r, 1, "%s runs twice", n->name);
     if (a->kind == ZI_ACT_REDO && !r->has_run[a->what])
         return broken(r, 5, "%s is done again before it has run", n->name);
-    if (a->kind == ZI_ACT_REDO && (!(flags & ZI_OPF_RECOMPUTE) || (flags & ZI_OPF_STATEFUL)))
+    if (a->kind == ZI_ACT_REDO &&
+        (!(flags & ZI_OPF_RECOMPUTE) || (flags & ZI_OPF_STATEFUL)))
         return broken(r, 5, "%s may not be done again", n->name);
 
     for (uint32_t i = 0; i < n->n_in; i++)
-        if (n->in[i] != ZI_ID_NONE && (st = may_read(r, a->what, n->in[i])) < 0) return st;
+        if (n->in[i] != ZI_ID_NONE && (st = may_read(r, a->what, n->in[i])) < 0)
+            return st;
     for (uint32_t i = 0; i < n->n_out; i++)
         if ((st = make_output(r, a, i)) < 0) return st;
 
@@ -267,8 +274,10 @@ replay_tensor(replay *r, const zi_act *a)
 
     switch (a->kind) {
     case ZI_ACT_DROP:
-        if (s->where != HERE) return broken(r, 3, "%s is dropped, but not here", tname(r, t));
-        if (s->going) return broken(r, 4, "%s is dropped while on its way out", tname(r, t));
+        if (s->where != HERE)
+            return broken(r, 3, "%s is dropped, but not here", tname(r, t));
+        if (s->going)
+            return broken(r, 4, "%s is dropped while on its way out", tname(r, t));
         s->where = ABSENT;
         r->now_bytes -= bytes;
         return ZICO_OK;
@@ -282,7 +291,8 @@ replay_tensor(replay *r, const zi_act *a)
         r->v->out_bytes += bytes;
         return ZICO_OK;
     case ZI_ACT_IN:
-        if (s->where != ABSENT) return broken(r, 3, "%s comes in, but is here", tname(r, t));
+        if (s->where != ABSENT)
+            return broken(r, 3, "%s comes in, but is here", tname(r, t));
         if (!s->saved) return broken(r, 4, "%s comes in, but was never out", tname(r, t));
         if ((st = take_place(r, t, ZI_ID_NONE, &s->place)) < 0) return st;
         s->where = COMING;
@@ -293,7 +303,8 @@ replay_tensor(replay *r, const zi_act *a)
         s->going = false;
         if (s->where == COMING) s->where = HERE;
         return ZICO_OK;
-    default: return broken(r, 3, "act %u: codecs are not known here yet", r->act);
+    default:
+        return broken(r, 3, "act %u: codecs are not known here yet", r->act);
     }
 }
 
@@ -330,7 +341,8 @@ replay_begin(replay *r)
             return broken(r, 8, "%s is not in a fixed slot", tname(r, p->tensor));
         for (uint32_t i = 0; i < r->next_place; i++)
             if (places_overlap(r, p, &r->plan->places[i]))
-                return broken(r, 8, "%s overlaps another fixed tensor", tname(r, p->tensor));
+                return broken(r, 8, "%s overlaps another fixed tensor",
+                              tname(r, p->tensor));
         r->state[p->tensor].place = r->next_place;
         zico_status st = place_fits(r, p);
         if (st < 0) return st;
@@ -364,7 +376,7 @@ zico_status
 zi_plan_check(const zi_plan *plan, const zi_graph *graph, const zi_cost *cost,
               uint64_t budget_bytes, zi_verdict *ret_verdict)
 {
-    replay r = {.plan = plan, .g = graph, .c = cost, .budget_bytes = budget_bytes};
+    replay      r = {.plan = plan, .g = graph, .c = cost, .budget_bytes = budget_bytes};
     zico_status st = ZICO_E_NOMEM;
 
     *ret_verdict = (zi_verdict){.bad_act = UINT32_MAX};

@@ -20,10 +20,10 @@
 #include "base/vec.h"
 #include "plan/fixed.h"
 
-#define COMPANIONS_MAX 48   /* lives that may open a slot together              */
-#define LOOK_AHEAD     160  /* births looked through for them                   */
-#define WASTE_PERCENT  2    /* a slot filled so well is good enough              */
-#define FIXED_SLOT     16u  /* regions after which another fixed slot is opened  */
+#define COMPANIONS_MAX 48  /* lives that may open a slot together              */
+#define LOOK_AHEAD     160 /* births looked through for them                   */
+#define WASTE_PERCENT  2   /* a slot filled so well is good enough              */
+#define FIXED_SLOT     16u /* regions after which another fixed slot is opened  */
 
 typedef struct life {
     uint32_t born, died; /* acts, inclusive */
@@ -129,7 +129,9 @@ collect_lives(placer *p, const zi_tensor_id *root)
         const zi_act *a = &p->plan->acts[act];
         switch (a->kind) {
         case ZI_ACT_RUN:
-        case ZI_ACT_REDO: ZI_TRY(lives_of_node(p, act, root)); break;
+        case ZI_ACT_REDO:
+            ZI_TRY(lives_of_node(p, act, root));
+            break;
         case ZI_ACT_IN:
             ZI_TRY(begin_life(p, act, a->what, p->c->tensor_bytes[a->what], UINT32_MAX));
             break;
@@ -138,7 +140,8 @@ collect_lives(placer *p, const zi_tensor_id *root)
             p->life.at[p->live[a->what]].died = act;
             p->live[a->what] = UINT32_MAX;
             break;
-        default: break;
+        default:
+            break;
         }
     }
     uint32_t end = p->plan->n_acts ? p->plan->n_acts - 1 : 0;
@@ -211,8 +214,9 @@ stretch_cost(const slot_state *s, const life *x)
 static bool
 best_open_slot(placer *p, const life *x, uint32_t *ret_slot, uint64_t *ret_offset)
 {
-    double   own = (double)round_up(x->bytes, p->region_bytes) * (x->died - x->born + 1.0);
-    double   best_cost = 0.75 * own; /* stretching must be clearly cheaper than a new slot */
+    double own = (double)round_up(x->bytes, p->region_bytes) * (x->died - x->born + 1.0);
+    double best_cost =
+        0.75 * own; /* stretching must be clearly cheaper than a new slot */
     uint64_t best_gap = UINT64_MAX;
     bool     found = false;
 
@@ -290,9 +294,10 @@ open_slot(placer *p, uint32_t first)
     uint32_t slot = (uint32_t)p->slot.n;
 
     for (size_t i = 0; i < n; i++) total += p->life.at[ids[i]].bytes;
-    ZI_TRY(zi_vec_push(&p->slot, (slot_state){.size_bytes = round_up(total, p->region_bytes),
-                                              .first = p->life.at[first].born,
-                                              .last = p->life.at[first].died}));
+    ZI_TRY(
+        zi_vec_push(&p->slot, (slot_state){.size_bytes = round_up(total, p->region_bytes),
+                                           .first = p->life.at[first].born,
+                                           .last = p->life.at[first].died}));
     ZI_TRY(zi_vec_push(&p->open, slot));
     for (size_t i = 0; i < n; i++) {
         ZI_TRY(settle(p, slot, ids[i], offset));
@@ -323,7 +328,8 @@ place_fixed(placer *p, const zi_tensor_id *root)
     uint64_t used = 0;
     for (zi_tensor_id t = 0; t < p->g->n_tensors; t++) {
         if (root[t] != t || !zi_plan_is_fixed(p->g, t)) continue;
-        uint64_t bytes = round_up(p->c->tensor_bytes[t] ? p->c->tensor_bytes[t] : 1, p->align);
+        uint64_t bytes =
+            round_up(p->c->tensor_bytes[t] ? p->c->tensor_bytes[t] : 1, p->align);
         if (p->slot.n == 0 || used + bytes > FIXED_SLOT * p->region_bytes) {
             ZI_TRY(zi_vec_push(&p->slot, (slot_state){.last = UINT32_MAX}));
             used = 0;
@@ -432,10 +438,14 @@ placer_free(placer *p)
 }
 
 zico_status
-zi_plan_place(zi_plan *plan, const zi_graph *graph, const zi_cost *cost, uint64_t region_bytes,
-              uint64_t align, zi_place_stats *ret_stats)
+zi_plan_place(zi_plan *plan, const zi_graph *graph, const zi_cost *cost,
+              uint64_t region_bytes, uint64_t align, zi_place_stats *ret_stats)
 {
-    placer p = {.plan = plan, .g = graph, .c = cost, .align = align, .region_bytes = region_bytes};
+    placer         p = {.plan = plan,
+                        .g = graph,
+                        .c = cost,
+                        .align = align,
+                        .region_bytes = region_bytes};
     zico_status    st = ZICO_E_NOMEM;
     zi_place_stats stats;
     zi_tensor_id  *root = zi_calloc(graph->n_tensors + 1u, sizeof *root);

@@ -19,8 +19,8 @@
 #include "base/try.h"
 
 static const char *const verb[ZI_ACT_COUNT] = {
-    [ZI_ACT_RUN] = "run",   [ZI_ACT_REDO] = "redo", [ZI_ACT_DROP] = "drop",
-    [ZI_ACT_OUT] = "out",   [ZI_ACT_IN] = "in",     [ZI_ACT_WAIT] = "wait",
+    [ZI_ACT_RUN] = "run",       [ZI_ACT_REDO] = "redo",     [ZI_ACT_DROP] = "drop",
+    [ZI_ACT_OUT] = "out",       [ZI_ACT_IN] = "in",         [ZI_ACT_WAIT] = "wait",
     [ZI_ACT_ENCODE] = "encode", [ZI_ACT_DECODE] = "decode",
 };
 
@@ -117,7 +117,8 @@ parse_act(const line_words *w, uint64_t line, const zi_graph *g, zi_graph_diag *
         if (!strcmp(w->word[0], verb[k])) a.kind = (zi_act_kind)k;
     if (a.kind == ZI_ACT_COUNT) return complain(diag, line, "unknown act", w->word[0]);
     bool node = is_node_act(a.kind);
-    a.what = node ? zi_graph_find_node(g, w->word[1]) : zi_graph_find_tensor(g, w->word[1]);
+    a.what =
+        node ? zi_graph_find_node(g, w->word[1]) : zi_graph_find_tensor(g, w->word[1]);
     if (a.what == ZI_ID_NONE)
         return complain(diag, line, node ? "no such node" : "no such tensor", w->word[1]);
     if (w->n == 3) return complain(diag, line, "a number is missing after", w->word[2]);
@@ -134,8 +135,8 @@ parse_act(const line_words *w, uint64_t line, const zi_graph *g, zi_graph_diag *
 }
 
 static zico_status
-parse_line(const char *at, size_t len, uint64_t line, const zi_graph *g, zi_graph_diag *diag,
-           zi_plan **plan)
+parse_line(const char *at, size_t len, uint64_t line, const zi_graph *g,
+           zi_graph_diag *diag, zi_plan **plan)
 {
     line_words w;
     zi_act     a;
@@ -143,7 +144,8 @@ parse_line(const char *at, size_t len, uint64_t line, const zi_graph *g, zi_grap
     if (!split(at, len, &w)) return complain(diag, line, "not an act:", "");
     if (!*plan) {
         if (w.n != 2 || strcmp(w.word[0], "plan"))
-            return complain(diag, line, "a plan begins with 'plan NAME', not with", w.word[0]);
+            return complain(diag, line, "a plan begins with 'plan NAME', not with",
+                            w.word[0]);
         return zi_plan_new(w.word[1], plan);
     }
     ZI_TRY(parse_act(&w, line, g, diag, &a));

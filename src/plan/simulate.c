@@ -35,8 +35,8 @@ queue_copy(uint64_t *queue_ns, uint64_t not_before_ns, uint64_t takes_ns)
 }
 
 static void
-simulate_node(clocks *k, const zi_act *a, const zi_graph *g, const zi_cost *c, bool *present,
-              const zi_tensor_id *root)
+simulate_node(clocks *k, const zi_act *a, const zi_graph *g, const zi_cost *c,
+              bool *present, const zi_tensor_id *root)
 {
     const zi_node    *n = &g->nodes[a->what];
     const zi_op_info *op = zi_op_get(n->op);
@@ -58,28 +58,32 @@ simulate_node(clocks *k, const zi_act *a, const zi_graph *g, const zi_cost *c, b
 }
 
 static void
-simulate_act(clocks *k, const zi_act *a, const zi_graph *g, const zi_cost *c, bool *present,
-             const zi_tensor_id *root, uint64_t *done_ns)
+simulate_act(clocks *k, const zi_act *a, const zi_graph *g, const zi_cost *c,
+             bool *present, const zi_tensor_id *root, uint64_t *done_ns)
 {
     uint64_t bytes;
     switch (a->kind) {
     case ZI_ACT_RUN:
-    case ZI_ACT_REDO: simulate_node(k, a, g, c, present, root); return;
+    case ZI_ACT_REDO:
+        simulate_node(k, a, g, c, present, root);
+        return;
     case ZI_ACT_DROP:
         present[a->what] = false;
         k->now_bytes -= c->tensor_bytes[a->what];
         return;
     case ZI_ACT_OUT:
         bytes = c->tensor_bytes[a->what];
-        done_ns[a->what] = queue_copy(&k->out_ns, k->compute_ns,
-                                      copy_ns(bytes, c->out_bytes_per_s, c->copy_latency_ns));
+        done_ns[a->what] =
+            queue_copy(&k->out_ns, k->compute_ns,
+                       copy_ns(bytes, c->out_bytes_per_s, c->copy_latency_ns));
         return;
     case ZI_ACT_IN:
         bytes = c->tensor_bytes[a->what];
         present[a->what] = true;
         k->now_bytes += bytes;
-        done_ns[a->what] = queue_copy(&k->in_ns, k->compute_ns,
-                                      copy_ns(bytes, c->in_bytes_per_s, c->copy_latency_ns));
+        done_ns[a->what] =
+            queue_copy(&k->in_ns, k->compute_ns,
+                       copy_ns(bytes, c->in_bytes_per_s, c->copy_latency_ns));
         return;
     case ZI_ACT_WAIT:
         if (done_ns[a->what] > k->compute_ns) {
@@ -87,7 +91,8 @@ simulate_act(clocks *k, const zi_act *a, const zi_graph *g, const zi_cost *c, bo
             pass(k, done_ns[a->what]);
         }
         return;
-    default: return;
+    default:
+        return;
     }
 }
 
