@@ -4,7 +4,7 @@
  *   A plan is an ordered list of acts over a graph: run this node, drop that tensor, run a
  *   node again, move a tensor out and back.  Planners (one file per paper) write plans,
  *   executors obey them, and between the two stands a checker that knows neither: it
- *   replays each plan act by act (check.c).  Pure: no clock, no I/O; same input, same plan.
+ *   replays each plan act by act (plan_check.c).  Pure: no clock, no I/O; same input, same plan.
  *
  * ACTS  (t is always a *root*: the tensor that owns the bytes; its views come and go with it)
  *   run n      node n, once per step, in the graph's order or any other topological one
@@ -36,7 +36,7 @@
  *   P7  the peak stays within the budget
  *   P8  with a placement: tensors present at the same time do not overlap, and each lies in a
  *       slot that is open for as long as the tensor is there
- * NEXT    cost.c, check.c, simulate.c, place.c, keep.c; planner/planner.h; exec/.
+ * NEXT    cost.c, plan_check.c, simulate.c, place.c, keep.c; planner/planner.h; exec/.
  */
 #ifndef ZI_PLAN_H
 #define ZI_PLAN_H

@@ -1,7 +1,7 @@
 /* planner/planner.h -- a planner turns (graph, costs, budget) into a plan, and nothing else.
  *
  * One file per published system; its head names paper, claim, and what we do and drop.  A
- * planner is pure and never trusted: plan/check.c judges what it hands out.  Checkmate,
+ * planner is pure and never trusted: plan/plan_check.c judges what it hands out.  Checkmate,
  * SwapAdvisor, Gist and Echo will stand here too; encode and decode are in the plan's type
  * for the latter two.
  */

@@ -1,4 +1,4 @@
-/* check.c -- replays a plan and trusts nobody.
+/* plan_check.c -- replays a plan and trusts nobody.
  *
  * Knows no planner and no executor: only the graph's rules and the sizes.  Everything that a
  * plan may do is a transition of one small state per root (drawn below); whatever is not in the
