@@ -18,6 +18,7 @@
  *   L3  (leased + idle regions) x region_bytes + sum of private <= budget
  *       (while a lowered budget is being reached: <= the use at the time of lowering)
  *   L4  held bytes of a job (fixed + step + private) <= its max
+ *       (while a lowered max is being reached: <= what it held then)
  *   L5  sum over jobs of max(min, held) <= budget   (guarantees can be kept; same exception)
  *   L6  a row that is not live holds nothing, is charged nothing and asks for nothing
  *   L7  requests are ordered by arrival; each belongs to a live job; at most
@@ -141,10 +142,15 @@ zico_status zi_ledger_adopt_private(zi_ledger *l, zi_job_id job, uint64_t size_b
 /* Regions whose pages are there though nobody holds them. */
 zico_status zi_ledger_adopt_idle(zi_ledger *l, uint32_t region);
 
-/* ZICO_PENDING: the budget is above the new value still; it sinks as memory comes back.
- * E_BUDGET: below the sum of guarantees, or above the pool's address space.  May punch. */
-zico_status
-zi_ledger_set_budget(zi_ledger *l, uint64_t budget_bytes, zi_grant *ret_punch);
+/* ZICO_PENDING: the budget in force is above the new value still.  It sinks by calling again
+ * after memory came back; never below `keep_bytes`, which the caller needs so that the jobs
+ * inside a step can finish (0: nothing).  *ret_punch, which may be NULL if no region is idle,
+ * names regions to punch.
+ * E_BUDGET: below the sum of guarantees. */
+zico_status zi_ledger_set_budget(zi_ledger *l, uint64_t budget_bytes, uint64_t keep_bytes,
+                                 zi_grant *ret_punch);
+/* ZICO_PENDING: it holds more than its new max; it gets nothing until it holds less.
+ * E_BUDGET: min > max, or the guarantee does not fit. */
 zico_status
 zi_ledger_set_limits(zi_ledger *l, zi_job_id job, const zi_job_limits *limits);
 
