@@ -67,14 +67,17 @@ void        zi_session_close(zi_session *s); /* NULL is fine */
 
 /* -- leases ------------------------------------------------------------------------- */
 
+/* All leases of a session lie in one reserved space, at multiples of region_bytes from its
+ * base: *slots*.  Slot i < n_regions shows region i of the pool; the slots behind those
+ * hold stitched leases and private memory. */
 typedef struct zi_lease {
     void      *base;
     uint64_t   size_bytes; /* n_regions x region_bytes */
     zico_class cls;
     uint32_t   n_regions;
+    uint32_t   slot; /* the first one */
     bool       stitched;
     bool       outside; /* private memory: the broker was gone when it was taken */
-    void      *inside;  /* the session's own */
 } zi_lease;
 
 typedef enum zi_lease_flags {
@@ -89,9 +92,16 @@ zico_status zi_session_lease(zi_session *s, zico_class cls, uint64_t size_bytes,
  * class.  At most 2 regions or 3 round trips' worth are outstanding; more is ignored. */
 void zi_session_lease_ahead(zi_session *s, zico_class cls, uint32_t n_regions);
 
+/* One lease of n regions becomes n leases of one, which may go back one by one;
+ * ret_parts[0] is `lease` itself. */
+void zi_session_split(zi_session *s, zi_lease *lease, zi_lease **ret_parts);
+
 /* One-way.  Others get it once `after` is complete (NULL: at once).  The fence stays the
- * caller's; the session remembers only its present recording. */
+ * caller's, who may record it again or free it: the session remembers its present recording. */
 void zi_session_give_back(zi_session *s, zi_lease *lease, zi_fence *after);
+/* Several at once, in one message where possible. */
+void zi_session_give_back_all(zi_session *s, zi_lease *const *leases, size_t n,
+                              zi_fence *after);
 
 /* -- private memory ------------------------------------------------------------------- */
 zico_status zi_session_charge(zi_session *s, uint64_t size_bytes, uint64_t wait_ns);
@@ -114,6 +124,33 @@ void zi_session_note(zi_session *s, const char *text);
 /* The tide of this step, on device time.  The arena and exec call it: memory was first written
  * at, or last used at.  Without any call the session records leases and returns itself. */
 void zi_session_tide_add(zi_session *s, uint64_t at_ns, int64_t delta_bytes);
+
+/* -- for the layer above (the arena) ------------------------------------------------------ */
+
+/* What the session tells from its own thread.  Embedded in the owner; the session links it. */
+typedef struct zi_session_watcher {
+    /* A fence that the session watches is complete, or (recall) the broker wants back what
+     * is held but not used.  Called without any lock of the session. */
+    void (*on_wake)(void *user, bool recall);
+    /* Around fork: take every lock / release / make them new.  In this order: prepare,
+     * then parent in the parent and child in the child. */
+    void (*on_fork_prepare)(void *user);
+    void (*on_fork_parent)(void *user);
+    void (*on_fork_child)(void *user);
+    void                      *user;
+    struct zi_session_watcher *next;
+} zi_session_watcher;
+
+void zi_session_attach(zi_session *s, zi_session_watcher *w);
+void zi_session_detach(zi_session *s, zi_session_watcher *w);
+/* Completions of this fence wake the session's thread (on_wake). */
+void zi_session_watch_fence(zi_session *s, zi_fence *f);
+
+void *zi_session_space(zi_session *s, uint32_t *ret_n_slots);
+/* False in a child of fork and after an assertion failed: touch nothing, ask for nothing. */
+bool zi_session_usable(const zi_session *s);
+/* One of our assertions failed: from now on every call passes straight through. */
+void zi_session_poison(zi_session *s);
 
 /* -- looking ---------------------------------------------------------------------------- */
 unsigned   zi_session_cores(zi_session *s); /* told last */

@@ -363,6 +363,14 @@ real_event_take(const zi_os *os, int fd)
     return again(read(fd, &n, sizeof n));
 }
 
+/* ret_fds[0] reads, ret_fds[1] writes. */
+static long
+real_pipe_pair(const zi_os *os, int *ret_fds)
+{
+    (void)os;
+    return or_errno(pipe2(ret_fds, O_CLOEXEC));
+}
+
 static long
 real_dup_fd(const zi_os *os, int fd)
 {
