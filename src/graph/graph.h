@@ -187,7 +187,7 @@ typedef struct zi_tensor {
     uint64_t     bytes;    /* of the plain layout; padding is the executor's to add */
     zi_init      init;     /* PARAM, STATE */
     void        *value;    /* `bytes` bytes, owned; NULL unless init is VALUE        */
-    zi_tensor_id grad_of;  /* GRAD: of which tensor (final sum or part); else NONE   */
+    zi_tensor_id grad_of;  /* GRAD, finished: of which tensor; parts of sums: NONE     */
     zi_tensor_id state_of; /* optimizer state: of which parameter; else NONE         */
     zi_node_id   producer; /* NONE: there before the step                            */
     zi_node_id   updater;  /* the node that changes it in place; NONE: nobody        */
