@@ -1,0 +1,1 @@
+def limit(most): pass

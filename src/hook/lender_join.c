@@ -1,0 +1,136 @@
+/* lender_join.c -- the real lender: one session and one arena of the client room. */
+#include "hook/lender.h"
+
+#include <errno.h>
+
+#include "base/alloc.h"
+#include "client/arena.h"
+#include "client/session.h"
+
+typedef struct joined {
+    zi_session *session;
+    zi_arena   *arena;
+} joined;
+
+static zico_status
+join_charge(void *self, uint64_t size_bytes, uint64_t wait_ns)
+{
+    return zi_session_charge(((joined *)self)->session, size_bytes, wait_ns);
+}
+
+static void
+join_uncharge(void *self, uint64_t size_bytes)
+{
+    zi_session_uncharge(((joined *)self)->session, size_bytes);
+}
+
+static zico_status
+join_step_begin(void *self, uint64_t wait_ns)
+{
+    return zi_session_step_begin(((joined *)self)->session, wait_ns);
+}
+
+static void
+join_step_end(void *self)
+{
+    joined *j = self;
+    zi_arena_trim(j->arena);
+    (void)zi_session_step_end(j->session, NULL); /* E_STATE: there was none */
+}
+
+static zico_status
+join_take(void *self, size_t size_bytes, size_t align, uint64_t wait_ns, void **ret_block)
+{
+    return zi_arena_alloc(((joined *)self)->arena, ZICO_CLASS_STEP, size_bytes, align,
+                          NULL, wait_ns, ret_block);
+}
+
+static void
+join_give(void *self, void *block)
+{
+    zi_arena_release(((joined *)self)->arena, block, NULL);
+}
+
+static bool
+join_owns(void *self, const void *p)
+{
+    return zi_arena_owns(((joined *)self)->arena, p);
+}
+
+static size_t
+join_usable(void *self, const void *block)
+{
+    return zi_arena_usable(((joined *)self)->arena, block);
+}
+
+static void
+join_trim(void *self)
+{
+    zi_arena_trim(((joined *)self)->arena);
+}
+
+static unsigned
+join_cores(void *self)
+{
+    return zi_session_cores(((joined *)self)->session);
+}
+
+static void
+join_stats(void *self, zico_stats *ret_stats)
+{
+    zi_session_stats(((joined *)self)->session, ret_stats);
+}
+
+static size_t
+join_message(void *self, char *buf, size_t cap)
+{
+    return zi_session_message(((joined *)self)->session, buf, cap);
+}
+
+zico_status
+zi_lender_join(const zi_hook_options *opt, zi_lender *ret_lender)
+{
+    zico_status st;
+    joined     *j = zi_calloc(1, sizeof *j);
+    if (!j) return ZICO_E_NOMEM;
+
+    zi_session_options o = {
+        .socket_path = opt->socket_path,
+        .job_name = opt->name ? opt->name : program_invocation_short_name,
+        .shape_key = opt->shape,
+        .min_bytes = opt->least_bytes,
+        .max_bytes = opt->most_bytes,
+        .claim_bytes = opt->claim_bytes,
+        .weight_milli = opt->weight_milli,
+        .features = ZI_FEATURE_STEPS,
+        .core_mode = opt->core_mode,
+        .cores = opt->cores,
+        .local_bytes = opt->local_bytes,
+    };
+    st = zi_session_open(&o, &j->session);
+    if (st < 0) goto undo_memory;
+    st = zi_arena_new(j->session, &j->arena);
+    if (st < 0) goto undo_session;
+    *ret_lender = (zi_lender){
+        .self = j,
+        .charge = join_charge,
+        .uncharge = join_uncharge,
+        .step_begin = join_step_begin,
+        .step_end = join_step_end,
+        .take = join_take,
+        .give = join_give,
+        .owns = join_owns,
+        .usable = join_usable,
+        .trim = join_trim,
+        .cores = join_cores,
+        .stats = join_stats,
+        .message = join_message,
+    };
+    return ZICO_OK;
+
+undo_session:
+    zi_session_close(j->session);
+undo_memory:
+    zi_free(j);
+    return st;
+}

@@ -1,0 +1,487 @@
+/* shim_test.c -- where a large block goes, when steps begin, and what refusal looks like. */
+#include "hook/hook.h"
+#include "test.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MIB ((size_t)1 << 20)
+
+/* A lender that counts, lends from one buffer, and says no when told so. */
+static struct {
+    uint64_t    charged;
+    int         n_begun, n_ended, n_live;
+    zico_status answer, begin_answer, join_answer;
+    char       *pool;
+    size_t      used;
+} fake;
+
+static zico_status
+fake_charge(void *self, uint64_t size_bytes, uint64_t wait_ns)
+{
+    (void)self, (void)wait_ns;
+    if (fake.answer < 0) return fake.answer;
+    fake.charged += size_bytes;
+    return ZICO_OK;
+}
+
+static void
+fake_uncharge(void *self, uint64_t size_bytes)
+{
+    (void)self;
+    assert_true(fake.charged >= size_bytes);
+    fake.charged -= size_bytes;
+}
+
+static zico_status
+fake_begin(void *self, uint64_t wait_ns)
+{
+    (void)self, (void)wait_ns;
+    fake.n_begun++;
+    return fake.begin_answer;
+}
+
+static void
+fake_end(void *self)
+{
+    (void)self;
+    fake.n_ended++;
+}
+
+static zico_status
+fake_take(void *self, size_t size, size_t align, uint64_t wait_ns, void **ret)
+{
+    (void)self, (void)wait_ns;
+    if (fake.answer < 0) return fake.answer;
+    fake.used = (fake.used + align - 1) & ~(align - 1);
+    if (fake.used + size > 64 * MIB) return ZICO_E_BUDGET;
+    *ret = fake.pool + fake.used;
+    fake.used += size;
+    fake.n_live++;
+    return ZICO_OK;
+}
+
+static void
+fake_give(void *self, void *block)
+{
+    (void)self, (void)block;
+    if (--fake.n_live == 0) fake.used = 0;
+}
+
+static bool
+fake_owns(void *self, const void *p)
+{
+    (void)self;
+    return (size_t)((const char *)p - fake.pool) < 64 * MIB;
+}
+
+static size_t
+fake_usable(void *self, const void *block)
+{
+    (void)self, (void)block;
+    return 2 * MIB; /* tests take blocks of this size from the pool */
+}
+
+static void
+fake_trim(void *self)
+{
+    (void)self;
+}
+
+static unsigned
+fake_cores(void *self)
+{
+    (void)self;
+    return 3;
+}
+
+static void
+fake_stats(void *self, zico_stats *ret)
+{
+    (void)self;
+    ret->private_bytes = fake.charged;
+}
+
+static size_t
+fake_message(void *self, char *buf, size_t cap)
+{
+    (void)self;
+    return (size_t)snprintf(buf, cap, "the fake says no");
+}
+
+static zico_status
+fake_join(const zi_hook_options *opt, zi_lender *ret_lender)
+{
+    (void)opt;
+    if (fake.join_answer < 0) return fake.join_answer;
+    *ret_lender = (zi_lender){
+        .charge = fake_charge,
+        .uncharge = fake_uncharge,
+        .step_begin = fake_begin,
+        .step_end = fake_end,
+        .take = fake_take,
+        .give = fake_give,
+        .owns = fake_owns,
+        .usable = fake_usable,
+        .trim = fake_trim,
+        .cores = fake_cores,
+        .stats = fake_stats,
+        .message = fake_message,
+    };
+    return ZICO_OK;
+}
+
+static int
+setup(void **state)
+{
+    (void)state;
+    memset(&fake, 0, sizeof fake);
+    fake.pool = aligned_alloc(2 * MIB, 64 * MIB);
+    zi_hook_options opt = {.mode = ZI_HOOK_JOIN,
+                           .min_bytes = MIB,
+                           .max_wait_ns = ZICO_FOREVER};
+    zi_prev_resolve();
+    expect_ok(zi_shim_start(zi_os_real(), &opt, fake_join));
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    (void)state;
+    zi_shim_stop();
+    free(fake.pool);
+    return 0;
+}
+
+static bool
+in_pool(const void *p)
+{
+    return fake_owns(NULL, p);
+}
+
+static zi_hook_stats
+stats(void)
+{
+    zi_hook_stats s = {.struct_size = sizeof s};
+    zi_shim_stats(&s);
+    return s;
+}
+
+/* Before any step a large block is private and charged, and a freed one is given out again. */
+static void
+private_first(void **state)
+{
+    (void)state;
+    char *p = zi_hook_malloc(2 * MIB);
+    assert_true(zi_hook_ours(p));
+    assert_false(in_pool(p));
+    assert_int_equal(2 * MIB, fake.charged);
+    assert_int_equal(2 * MIB, zi_hook_malloc_usable_size(p));
+    memset(p, 1, 2 * MIB);
+    zi_hook_free(p);
+    assert_int_equal(2 * MIB, fake.charged); /* kept, and still charged */
+    assert_ptr_equal(p, zi_hook_malloc(2 * MIB));
+    assert_int_equal(2 * MIB, fake.charged);
+    zi_hook_free(p);
+}
+
+/* More than the cache may hold is unmapped and uncharged at once. */
+static void
+cache_is_small(void **state)
+{
+    void *p[4];
+
+    (void)state;
+    for (int i = 0; i < 4; i++) p[i] = zi_hook_malloc(40 * MIB);
+    assert_int_equal(160 * MIB, fake.charged);
+    for (int i = 0; i < 4; i++) zi_hook_free(p[i]);
+    assert_true(fake.charged <= 80 * MIB);
+}
+
+/* calloc gives zeroes, also from a block that was used before, and refuses what overflows. */
+static void
+calloc_is_zero(void **state)
+{
+    (void)state;
+    char *p = zi_hook_malloc(2 * MIB);
+    memset(p, 0x5a, 2 * MIB);
+    zi_hook_free(p);
+    char *q = zi_hook_calloc(2, MIB);
+    assert_ptr_equal(p, q);
+    for (size_t i = 0; i < 2 * MIB; i++) assert_int_equal(0, q[i]);
+    zi_hook_free(q);
+    assert_false(zi_hook_big_product(SIZE_MAX / 2, 3));
+}
+
+/* Every alignment that is asked for is met; a wrong one gets the C library's answer. */
+static void
+alignments(void **state)
+{
+    void *p = NULL;
+
+    (void)state;
+    for (size_t align = sizeof(void *); align <= 4 * MIB; align *= 2) {
+        assert_int_equal(0, zi_hook_posix_memalign(&p, align, MIB + 1));
+        assert_int_equal(0, (uintptr_t)p % align);
+        zi_hook_free(p);
+        p = zi_hook_aligned_alloc(align, 2 * MIB);
+        assert_int_equal(0, (uintptr_t)p % align);
+        zi_hook_free(p);
+    }
+    assert_int_equal(EINVAL, zi_hook_posix_memalign(&p, 24, MIB));
+    p = zi_hook_valloc(MIB);
+    assert_int_equal(0, (uintptr_t)p % 4096);
+    zi_hook_free(p);
+}
+
+/* realloc keeps the content on each of its ways: in place, ours to ours, ours to small, small to
+ * ours, from NULL, and to nothing. */
+static void
+realloc_ways(void **state)
+{
+    (void)state;
+    char *p = zi_hook_realloc(NULL, 2 * MIB);
+    memset(p, 7, 2 * MIB);
+    assert_ptr_equal(p, zi_hook_realloc(p, MIB + 5)); /* in place */
+    p = zi_hook_realloc(p, 8 * MIB);
+    assert_true(zi_hook_ours(p));
+    for (size_t i = 0; i < MIB + 5; i++) assert_int_equal(7, p[i]);
+    p = zi_hook_realloc(p, 100); /* back to the previous allocator */
+    assert_false(zi_hook_ours(p));
+    for (size_t i = 0; i < 100; i++) assert_int_equal(7, p[i]);
+    p = zi_hook_reallocarray(p, 3, MIB);
+    assert_true(zi_hook_ours(p));
+    for (size_t i = 0; i < 100; i++) assert_int_equal(7, p[i]);
+    assert_null(zi_hook_realloc(p, 0));
+    assert_null(zi_hook_reallocarray(NULL, SIZE_MAX, 2));
+    assert_int_equal(ENOMEM, errno);
+}
+
+/* The training thread's first large block after a step's end begins the next step and lives in
+ * the pool; what outlived the step is private the next time. */
+static void
+steps(void **state)
+{
+    void *kept = NULL;
+
+    (void)state;
+    void *fixed = zi_hook_malloc(8 * MIB);
+    assert_false(in_pool(fixed));
+    zi_shim_train_begin(NULL, 0);
+    assert_int_equal(0, fake.n_begun);
+    for (int step = 0; step < 4; step++) {
+        void *a = zi_hook_malloc(2 * MIB);
+        assert_int_equal(step + 1, fake.n_begun);
+        assert_true(in_pool(a));
+        void *b = zi_hook_malloc(2 * MIB);
+        assert_int_equal(step == 0, in_pool(b)); /* learnt: b is kept for a step */
+        zi_hook_free(kept);
+        kept = b;
+        zi_hook_free(a);
+        zi_shim_step();
+        assert_int_equal(step + 1, fake.n_ended);
+    }
+    assert_int_equal(1, stats().n_surprises);
+    assert_int_equal(4, stats().n_steps);
+    zi_hook_free(kept);
+    zi_hook_free(fixed);
+    assert_int_equal(0, fake.n_live);
+}
+
+/* Sizes of parameters are private from the first step on (gradients, optimizer state). */
+static void
+hinted_sizes(void **state)
+{
+    const uint64_t sizes[] = {3 * MIB, 100};
+
+    (void)state;
+    zi_shim_train_begin(sizes, 2);
+    void *grad = zi_hook_malloc(3 * MIB), *map = zi_hook_malloc(2 * MIB);
+    assert_false(in_pool(grad));
+    assert_true(in_pool(map));
+    zi_hook_free(grad);
+    zi_hook_free(map);
+}
+
+static void *
+other_thread(void *arg)
+{
+    void *p = zi_hook_malloc(2 * MIB);
+    *(bool *)arg = in_pool(p);
+    zi_hook_free(p);
+    return NULL;
+}
+
+/* Another thread neither begins the step nor waits for it, and stays out of the pool. */
+static void
+other_threads(void **state)
+{
+    pthread_t t;
+    bool      pooled = true;
+
+    (void)state;
+    zi_shim_step();
+    assert_int_equal(0, pthread_create(&t, NULL, other_thread, &pooled));
+    pthread_join(t, NULL);
+    assert_false(pooled);
+    assert_int_equal(0, fake.n_begun);
+}
+
+/* Refusal is NULL with ENOMEM (or the number itself), in each family, and leaves nothing behind. */
+static void
+refusal(void **state)
+{
+    void *p = (void *)1, *small;
+
+    (void)state;
+    fake.answer = ZICO_E_BUDGET;
+    errno = 0;
+    assert_null(zi_hook_malloc(2 * MIB));
+    assert_int_equal(ENOMEM, errno);
+    assert_int_equal(ENOMEM, zi_hook_posix_memalign(&p, 64, 2 * MIB));
+    assert_ptr_equal((void *)1, p);
+    assert_null(zi_hook_calloc(4, MIB));
+    small = malloc(100);
+    memset(small, 3, 100);
+    assert_null(zi_hook_realloc(small, 2 * MIB)); /* and small is still there */
+    assert_int_equal(3, ((char *)small)[99]);
+    free(small);
+    assert_int_equal(0, fake.charged);
+    assert_int_equal(4, stats().n_refused);
+
+    fake.answer = ZICO_OK; /* a wait that ends: the step may not begin */
+    fake.begin_answer = ZICO_E_TIMEOUT;
+    zi_shim_step();
+    assert_null(zi_hook_malloc(2 * MIB));
+    fake.begin_answer = ZICO_OK;
+    p = zi_hook_malloc(2 * MIB);
+    assert_true(in_pool(p));
+    zi_hook_free(p);
+}
+
+/* A lender that cannot be asked (the broker is gone for good) is no refusal. */
+static void
+lender_gone(void **state)
+{
+    (void)state;
+    fake.answer = ZICO_E_GONE;
+    zi_shim_step();
+    char *p = zi_hook_malloc(2 * MIB);
+    assert_non_null(p);
+    memset(p, 1, 2 * MIB);
+}
+
+/* free keeps errno. */
+static void
+errno_is_kept(void **state)
+{
+    (void)state;
+    void *p = zi_hook_malloc(50 * MIB), *q = zi_hook_malloc(50 * MIB);
+    errno = 77;
+    zi_hook_free(p);
+    zi_hook_free(q);
+    assert_int_equal(77, errno);
+}
+
+/* A forked child reads and frees what it inherited, and takes new blocks elsewhere; the parent's
+ * charges do not change. */
+static void
+forked_child(void **state)
+{
+    int status;
+
+    (void)state;
+    char *p = zi_hook_malloc(2 * MIB);
+    memset(p, 9, 2 * MIB);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        bool  ok = p[MIB] == 9 && zi_hook_malloc_usable_size(p) == 2 * MIB;
+        char *q = zi_hook_big(4 * MIB) ? NULL : zi_hot_state.prev.malloc(4 * MIB);
+        ok = ok && q && !zi_hook_ours(q);
+        p = zi_hook_realloc(p, 8 * MIB);
+        ok = ok && p && !zi_hook_ours(p) && p[MIB] == 9;
+        _exit(ok ? 0 : 1);
+    }
+    assert_int_equal(pid, waitpid(pid, &status, 0));
+    assert_int_equal(0, status);
+    assert_int_equal(2 * MIB, fake.charged);
+    assert_int_equal(9, p[0]);
+    zi_hook_free(p);
+}
+
+/* Cores: what the lender says, the fixed number, or none of our business. */
+static void
+cores(void **state)
+{
+    (void)state;
+    assert_int_equal(0, zi_shim_cores()); /* not a job yet */
+    zi_hook_free(zi_hook_malloc(MIB));
+    assert_int_equal(3, zi_shim_cores());
+}
+
+/* Without a broker everything passes, and nobody is asked again. */
+static void
+no_broker(void **state)
+{
+    (void)state;
+    fake.join_answer = ZICO_E_NOTFOUND;
+    void *p = zi_hook_malloc(2 * MIB);
+    assert_non_null(p);
+    assert_false(zi_hook_ours(p));
+    assert_false(zi_hook_big(SIZE_MAX - 1));
+    free(p);
+}
+
+static void *
+churn(void *arg)
+{
+    unsigned seed = (unsigned)(uintptr_t)arg;
+    char    *p[8] = {0};
+    for (int i = 0; i < 400; i++) {
+        int k = rand_r(&seed) % 8;
+        if (p[k]) {
+            if (p[k][5] != (char)k) return (void *)1;
+            zi_hook_free(p[k]);
+            p[k] = NULL;
+        } else if ((p[k] = zi_hook_malloc(MIB + (size_t)(rand_r(&seed) % (int)MIB))))
+            p[k][5] = (char)k;
+    }
+    for (int k = 0; k < 8; k++) zi_hook_free(p[k]);
+    return NULL;
+}
+
+/* Four threads take and give private blocks at once; each keeps its content. */
+static void
+many_threads(void **state)
+{
+    pthread_t t[4];
+    void     *bad;
+
+    (void)state;
+    for (uintptr_t i = 0; i < 4; i++)
+        assert_int_equal(0, pthread_create(&t[i], NULL, churn, (void *)(i + 1)));
+    for (int i = 0; i < 4; i++) {
+        pthread_join(t[i], &bad);
+        assert_null(bad);
+    }
+    assert_int_equal(0, stats().live_bytes);
+    assert_int_equal(stats().cached_bytes, fake.charged);
+}
+
+int
+main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(private_first), T(cache_is_small), T(calloc_is_zero), T(alignments),
+        T(realloc_ways),  T(steps),          T(hinted_sizes),   T(other_threads),
+        T(refusal),       T(lender_gone),    T(errno_is_kept),  T(forked_child),
+        T(cores),         T(many_threads),   T(no_broker),
+    };
+    return t_main(tests);
+}
