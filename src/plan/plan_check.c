@@ -24,9 +24,10 @@ typedef enum where { ABSENT, HERE, COMING } where;
 
 typedef struct root_state {
     where    where;
-    bool     going; /* a copy out is under way                      */
-    bool     saved; /* the tier has it                              */
-    uint32_t place; /* index of its present place; UINT32_MAX: none */
+    bool     going;      /* a copy out is under way                      */
+    bool     saved;      /* the tier has it                              */
+    uint32_t place;      /* index of its present place; UINT32_MAX: none */
+    uint32_t next, prev; /* neighbours in the list of its slot; UINT32_MAX: none */
 } root_state;
 
 typedef struct replay {
@@ -36,6 +37,7 @@ typedef struct replay {
     zi_tensor_id   *root;
     root_state     *state;   /* per tensor; roots only */
     bool           *has_run; /* per node */
+    uint32_t       *in_slot; /* per slot: first root that lies there; UINT32_MAX: empty */
     uint64_t        now_bytes, budget_bytes, tier_used;
     uint32_t        act;
     uint32_t        next_place;
@@ -106,46 +108,83 @@ place_fits(replay *r, const zi_place *p)
     return ZICO_OK;
 }
 
-/* The place of what this act makes: must not touch anything present. */
+/* Roots that are present are listed by slot, so that a newcomer is compared with its
+ * neighbours only. */
+static void
+enter_slot(replay *r, zi_tensor_id t, uint32_t place)
+{
+    root_state *s = &r->state[t];
+    s->place = place;
+    if (place == UINT32_MAX) return;
+    uint32_t *head = &r->in_slot[r->plan->places[place].slot];
+    s->prev = UINT32_MAX;
+    s->next = *head;
+    if (*head != UINT32_MAX) r->state[*head].prev = t;
+    *head = t;
+}
+
+/* A root ends: whatever was present must have lain in an open slot up to this act. */
+static zico_status
+leave_slot(replay *r, zi_tensor_id t)
+{
+    root_state *s = &r->state[t];
+    if (s->place == UINT32_MAX) return ZICO_OK;
+    const zi_place *p = &r->plan->places[s->place];
+    const zi_slot  *slot = &r->plan->slots[p->slot];
+    if (s->prev != UINT32_MAX)
+        r->state[s->prev].next = s->next;
+    else
+        r->in_slot[p->slot] = s->next;
+    if (s->next != UINT32_MAX) r->state[s->next].prev = s->prev;
+    s->place = UINT32_MAX;
+    if (slot->fixed || r->act <= slot->last) return ZICO_OK;
+    r->act = slot->last + 1;
+    return broken(r, 8, "%s is there until act %u, its slot %u only until act %u",
+                  tname(r, t), r->act, p->slot, slot->last);
+}
+
+/* The place of what this act makes: must not touch anything present, but is exactly the
+ * place of the input that it overwrites, if any. */
 static zico_status
 take_place(replay *r, zi_tensor_id t, zi_tensor_id instead_of, uint32_t *ret_place)
 {
-    if (!r->plan->region_bytes) {
-        *ret_place = UINT32_MAX;
-        return ZICO_OK;
-    }
+    const char *name = t == ZI_ID_NONE ? "scratch" : tname(r, t);
+
+    *ret_place = UINT32_MAX;
+    if (!r->plan->region_bytes) return ZICO_OK;
     uint32_t i = r->next_place;
     while (i < r->plan->n_places && r->plan->places[i].act == r->act &&
            r->plan->places[i].tensor != t)
         i++;
     if (i >= r->plan->n_places || r->plan->places[i].act != r->act)
-        return broken(r, 8, "act %u: no place for %s", r->act,
-                      t == ZI_ID_NONE ? "scratch" : tname(r, t));
+        return broken(r, 8, "act %u: no place for %s", r->act, name);
     const zi_place *p = &r->plan->places[i];
     zico_status     st = place_fits(r, p);
     if (st < 0) return st;
-    for (zi_tensor_id o = 0; o < r->g->n_tensors; o++) {
-        const root_state *s = &r->state[o];
-        if (s->where == ABSENT || s->place == UINT32_MAX || o == instead_of || o == t)
-            continue;
-        if (places_overlap(r, p, &r->plan->places[s->place]))
-            return broken(r, 8, "act %u: the place of %s overlaps %s", r->act,
-                          t == ZI_ID_NONE ? "scratch" : tname(r, t), tname(r, o));
+    if (instead_of != ZI_ID_NONE) {
+        const zi_place *q = &r->plan->places[r->state[instead_of].place];
+        if (p->slot != q->slot || p->offset != q->offset)
+            return broken(r, 8, "act %u: %s is not where %s is, which it overwrites",
+                          r->act, name, tname(r, instead_of));
     }
+    for (uint32_t o = r->in_slot[p->slot]; o != UINT32_MAX; o = r->state[o].next)
+        if (o != instead_of && places_overlap(r, p, &r->plan->places[r->state[o].place]))
+            return broken(r, 8, "act %u: the place of %s overlaps %s", r->act, name,
+                          tname(r, o));
     *ret_place = i;
     return ZICO_OK;
 }
 
-/* Whatever is present must lie in an open slot. */
 static zico_status
-slots_open(replay *r)
+slots_sound(replay *r)
 {
-    if (!r->plan->region_bytes) return ZICO_OK;
-    for (zi_tensor_id t = 0; t < r->g->n_tensors; t++) {
-        const root_state *s = &r->state[t];
-        if (s->where == ABSENT || s->place == UINT32_MAX) continue;
-        zico_status st = place_fits(r, &r->plan->places[s->place]);
-        if (st < 0) return st;
+    for (uint32_t i = 0; i < r->plan->n_slots; i++) {
+        const zi_slot *s = &r->plan->slots[i];
+        r->in_slot[i] = UINT32_MAX;
+        if (!r->plan->region_bytes || s->size_bytes % r->plan->region_bytes)
+            return broken(r, 8, "slot %u is no multiple of the region size", i);
+        if (!s->fixed && s->first > s->last)
+            return broken(r, 8, "slot %u closes before it opens", i);
     }
     return ZICO_OK;
 }
@@ -161,12 +200,34 @@ may_read(replay *r, zi_node_id id, zi_tensor_id t)
     if (x->producer != ZI_ID_NONE && !r->has_run[x->producer])
         return broken(r, 1, "%s reads %s before it is made", r->g->nodes[id].name,
                       x->name);
-    if (x->updater != ZI_ID_NONE && r->has_run[x->updater])
+    zi_node_id updater = r->g->tensors[root].updater; /* also through a view */
+    if (updater != ZI_ID_NONE && r->has_run[updater])
         return broken(r, r->has_run[id] ? 5 : 1, "%s reads %s after its update",
                       r->g->nodes[id].name, x->name);
     if (r->state[root].where != HERE)
         return broken(r, 2, "%s reads %s, which is %s", r->g->nodes[id].name, x->name,
                       r->state[root].where == COMING ? "still on its way in" : "absent");
+    return ZICO_OK;
+}
+
+/* Each bit of `over` names a pair that the op has, and no output twice. */
+static zico_status
+over_sound(replay *r, const zi_act *a)
+{
+    const zi_node    *n = &r->g->nodes[a->what];
+    const zi_op_info *op = zi_op_get(n->op);
+
+    if (a->over >> 2) return broken(r, 3, "%s: there is no such pair", n->name);
+    for (uint32_t pair = 0; pair < 2; pair++) {
+        if (!(a->over >> pair & 1)) continue;
+        int o = op->over[pair][0], i = op->over[pair][1];
+        if (o < 0 || i < 0 || (uint32_t)o >= n->n_out || (uint32_t)i >= n->n_in ||
+            n->out[o] == ZI_ID_NONE || n->in[i] == ZI_ID_NONE)
+            return broken(r, 3, "%s has no pair %u to overwrite", n->name, pair);
+    }
+    if (a->over == 3 && (op->over[0][0] == op->over[1][0] ||
+                         n->in[op->over[0][1]] == n->in[op->over[1][1]]))
+        return broken(r, 3, "%s overwrites the same twice", n->name);
     return ZICO_OK;
 }
 
@@ -205,18 +266,21 @@ make_output(replay *r, const zi_act *a, uint32_t o)
     if (out == ZI_ID_NONE || r->root[out] != out)
         return ZICO_OK; /* unwanted, or a view */
     root_state *s = &r->state[out];
+    uint32_t    place;
     if (s->where == COMING)
         return broken(r, 3, "%s is made while on its way in", tname(r, out));
     if ((st = over_input(r, a, o, &in)) < 0) return st;
     if (s->where == HERE && in != ZI_ID_NONE)
         return broken(r, 3, "%s is here and cannot take another's place", tname(r, out));
     if (s->where == HERE) return ZICO_OK; /* redo: the same bits again */
-    if ((st = take_place(r, out, in, &s->place)) < 0) return st;
-    if (in != ZI_ID_NONE)
+    if ((st = take_place(r, out, in, &place)) < 0) return st;
+    if (in != ZI_ID_NONE) {
         r->state[in].where = ABSENT;
-    else if ((st = grow(r, r->c->tensor_bytes[out])) < 0)
+        if ((st = leave_slot(r, in)) < 0) return st;
+    } else if ((st = grow(r, r->c->tensor_bytes[out])) < 0)
         return st;
     s->where = HERE;
+    enter_slot(r, out, place);
     return ZICO_OK;
 }
 
@@ -241,6 +305,7 @@ replay_node(replay *r, const zi_act *a)
     for (uint32_t i = 0; i < n->n_in; i++)
         if (n->in[i] != ZI_ID_NONE && (st = may_read(r, a->what, n->in[i])) < 0)
             return st;
+    if ((st = over_sound(r, a)) < 0) return st;
     for (uint32_t i = 0; i < n->n_out; i++)
         if ((st = make_output(r, a, i)) < 0) return st;
 
@@ -265,6 +330,7 @@ replay_tensor(replay *r, const zi_act *a)
 {
     zi_tensor_id t = a->what;
     zico_status  st;
+    uint32_t     place;
 
     if (t >= r->g->n_tensors || r->root[t] != t)
         return broken(r, 3, "act %u: %u is no tensor with bytes of its own", r->act, t);
@@ -280,7 +346,7 @@ replay_tensor(replay *r, const zi_act *a)
             return broken(r, 4, "%s is dropped while on its way out", tname(r, t));
         s->where = ABSENT;
         r->now_bytes -= bytes;
-        return ZICO_OK;
+        return leave_slot(r, t);
     case ZI_ACT_OUT:
         if (s->where != HERE || s->going)
             return broken(r, 3, "%s goes out, but is not here", tname(r, t));
@@ -294,7 +360,8 @@ replay_tensor(replay *r, const zi_act *a)
         if (s->where != ABSENT)
             return broken(r, 3, "%s comes in, but is here", tname(r, t));
         if (!s->saved) return broken(r, 4, "%s comes in, but was never out", tname(r, t));
-        if ((st = take_place(r, t, ZI_ID_NONE, &s->place)) < 0) return st;
+        if ((st = take_place(r, t, ZI_ID_NONE, &place)) < 0) return st;
+        enter_slot(r, t, place);
         s->where = COMING;
         r->v->in_bytes += bytes;
         return grow(r, bytes);
@@ -320,6 +387,37 @@ replay_end(replay *r)
         if (s->going || s->where == COMING)
             return broken(r, 6, "a copy of %s is under way at the end", tname(r, t));
     }
+    if (r->act > 0) r->act--; /* what is still there lies in slots open at the last act */
+    for (zi_tensor_id t = 0; t < r->g->n_tensors; t++) {
+        zico_status st = r->state[t].where == HERE ? leave_slot(r, t) : ZICO_OK;
+        if (st < 0) return st;
+    }
+    return ZICO_OK;
+}
+
+/* The fixed tensors that have a place: in fixed slots, and not on one another. */
+static zico_status
+fixed_places(replay *r)
+{
+    const zi_plan *plan = r->plan;
+    for (;
+         r->next_place < plan->n_places && plan->places[r->next_place].act == UINT32_MAX;
+         r->next_place++) {
+        const zi_place *p = &plan->places[r->next_place];
+        if (p->tensor >= r->g->n_tensors || !zi_plan_is_fixed(r->g, p->tensor) ||
+            r->root[p->tensor] != p->tensor)
+            return broken(r, 8, "a fixed place holds what is not fixed");
+        if (p->slot >= plan->n_slots || !plan->slots[p->slot].fixed)
+            return broken(r, 8, "%s is not in a fixed slot", tname(r, p->tensor));
+        if (r->state[p->tensor].place != UINT32_MAX)
+            return broken(r, 8, "%s has two fixed places", tname(r, p->tensor));
+        zico_status st = place_fits(r, p);
+        if (st < 0) return st;
+        for (uint32_t o = r->in_slot[p->slot]; o != UINT32_MAX; o = r->state[o].next)
+            if (places_overlap(r, p, &plan->places[r->state[o].place]))
+                return broken(r, 8, "%s overlaps %s", tname(r, p->tensor), tname(r, o));
+        enter_slot(r, p->tensor, r->next_place);
+    }
     return ZICO_OK;
 }
 
@@ -327,26 +425,16 @@ replay_end(replay *r)
 static zico_status
 replay_begin(replay *r)
 {
+    zico_status st = slots_sound(r);
+    if (st < 0) return st;
     for (zi_tensor_id t = 0; t < r->g->n_tensors; t++) {
         r->state[t].place = UINT32_MAX;
         if (r->root[t] == t && zi_plan_is_fixed(r->g, t)) r->state[t].where = HERE;
     }
-    for (; r->next_place < r->plan->n_places &&
-           r->plan->places[r->next_place].act == UINT32_MAX;
-         r->next_place++) {
-        const zi_place *p = &r->plan->places[r->next_place];
-        if (p->tensor >= r->g->n_tensors || !zi_plan_is_fixed(r->g, p->tensor))
-            return broken(r, 8, "a fixed place holds what is not fixed");
-        if (p->slot >= r->plan->n_slots || !r->plan->slots[p->slot].fixed)
-            return broken(r, 8, "%s is not in a fixed slot", tname(r, p->tensor));
-        for (uint32_t i = 0; i < r->next_place; i++)
-            if (places_overlap(r, p, &r->plan->places[i]))
-                return broken(r, 8, "%s overlaps another fixed tensor",
-                              tname(r, p->tensor));
-        r->state[p->tensor].place = r->next_place;
-        zico_status st = place_fits(r, p);
-        if (st < 0) return st;
-    }
+    if ((st = fixed_places(r)) < 0) return st;
+    for (zi_tensor_id t = 0; t < r->g->n_tensors && r->plan->region_bytes; t++)
+        if (r->state[t].where == HERE && r->state[t].place == UINT32_MAX)
+            return broken(r, 8, "%s has no place", tname(r, t));
     r->v->fixed_bytes = zi_cost_fixed_bytes(r->g, r->c);
     return grow(r, r->v->fixed_bytes);
 }
@@ -366,7 +454,6 @@ replay_all(replay *r)
             st = replay_node(r, a);
         else
             st = replay_tensor(r, a);
-        if (st >= 0) st = slots_open(r);
         if (st < 0) return st;
     }
     return st < 0 ? st : replay_end(r);
@@ -384,12 +471,14 @@ zi_plan_check(const zi_plan *plan, const zi_graph *graph, const zi_cost *cost,
     r.root = zi_calloc(graph->n_tensors + 1u, sizeof *r.root);
     r.state = zi_calloc(graph->n_tensors + 1u, sizeof *r.state);
     r.has_run = zi_calloc(graph->n_nodes + 1u, sizeof *r.has_run);
-    if (r.root && r.state && r.has_run) {
+    r.in_slot = zi_calloc(plan->n_slots + 1u, sizeof *r.in_slot);
+    if (r.root && r.state && r.has_run && r.in_slot) {
         zi_plan_roots(graph, r.root);
         st = replay_all(&r);
     }
     zi_free(r.root);
     zi_free(r.state);
     zi_free(r.has_run);
+    zi_free(r.in_slot);
     return st;
 }

@@ -1,0 +1,105 @@
+/* planner/draft.h -- what shall become of each tensor, and how that turns into a plan.
+ *
+ * A planner decides little: this tensor stays, that one is made again, that one goes out and
+ * comes back.  Everything else follows, and is written here once: which nodes run again and
+ * in which order, when bytes can be dropped, which output takes the place of which input,
+ * when a copy must begin so that it is over in time and not before there is room for it.
+ *
+ *   fates --sequence--> nodes in order, some twice --liveness--> drops, in-place
+ *         --clock, room--> out, in, wait --> plan
+ *
+ * RULES
+ *   D1  A tensor leaves in every gap between two uses that is at least fate.gap_ns long; all
+ *       uses are counted in the graph's order and in computation time (start_ns).
+ *   D2  Nodes run again only because an absent tensor is about to be read, and then in the
+ *       graph's order.  Bytes that no act reads any more are dropped at once.
+ *   D3  A fate that cannot be obeyed (not recomputable, or an updater of an input has run by
+ *       then) is ignored: the tensor stays.  So any fates give a plan that obeys P1..P6.
+ *   D4  With a budget, copies in begin late and drops after copies out come early enough to
+ *       stay within it as far as the fates allow; whether the plan fits is for the checker.
+ */
+#ifndef ZI_PLANNER_DRAFT_H
+#define ZI_PLANNER_DRAFT_H
+
+#include "plan/plan.h"
+
+typedef enum zi_fate_kind { ZI_FATE_KEEP, ZI_FATE_REDO, ZI_FATE_SWAP } zi_fate_kind;
+
+typedef struct zi_fate {
+    zi_fate_kind kind;
+    uint64_t     gap_ns; /* shortest gap in which it leaves; see D1                     */
+    uint32_t     group;  /* REDO: members come back together; 0: each on its own        */
+    bool         barrier; /* SWAP: goes out beside the last reader before the gap, and
+                           * computation waits for it after that node                    */
+    zi_node_id   in_at; /* SWAP: comes in before this node; NONE: as the clock says    */
+    uint64_t lead_ns;   /* SWAP: comes in so much earlier than the clock says          */
+} zi_fate;
+
+typedef struct zi_draft {
+    const zi_graph *g;
+    const zi_cost  *c;
+    zi_tensor_id   *root;   /* [n_tensors]                                           */
+    uint32_t   *use_first;  /* [n_tensors+1] of a root: where its uses begin          */
+    zi_node_id *uses;       /* producer first, then readers of it or of its views     */
+    uint64_t   *start_ns;   /* [n_nodes+1] when a node starts if only computation ran */
+    zi_node_id *redo_until; /* [n_nodes] last node before which it may run again      */
+    bool       *lives_on;   /* [n_tensors] of a root: it or a view stays to the end   */
+    zi_fate    *fate;       /* [n_tensors] what planners write; read for roots        */
+    uint64_t
+         collect_ns; /* what a chain of redos makes beside its target stays if it is used
+                          * within this time; 0: never, UINT64_MAX: always                */
+    bool early_out;  /* copies out begin when the tensor is made, not when it leaves  */
+    bool on_demand;  /* copies in begin when the tensor is needed, not before         */
+} zi_draft;
+
+ZICO_NODISCARD zico_status zi_draft_new(const zi_graph *g, const zi_cost *c,
+                                        zi_draft **ret_draft); /* all tensors stay */
+void                       zi_draft_free(zi_draft *d);         /* NULL is fine */
+void                       zi_draft_reset(zi_draft *d); /* all tensors stay again */
+
+/* -- asking ------------------------------------------------------------------------------ */
+
+/* A root with bytes, made in the step, and not wanted at its end. */
+bool zi_draft_may_leave(const zi_draft *d, zi_tensor_id t);
+/* may_leave, and its producer may run again at the first use after the longest gap. */
+bool zi_draft_may_redo(const zi_draft *d, zi_tensor_id t);
+
+typedef struct zi_gap {
+    zi_node_id from, to; /* the use before and the use after; NONE: there is no gap */
+    uint64_t   begin_ns,
+        end_ns; /* from's end, to's start                                 */
+} zi_gap;
+
+zi_gap   zi_draft_longest_gap(const zi_draft *d, zi_tensor_id t);
+uint64_t zi_draft_out_ns(const zi_draft *d, zi_tensor_id t);
+uint64_t zi_draft_in_ns(const zi_draft *d, zi_tensor_id t);
+bool     zi_draft_has_tier(const zi_draft *d);
+
+/* Leave in the longest gap: the usual fates. */
+void zi_draft_redo(zi_draft *d, zi_tensor_id t);
+void zi_draft_swap(zi_draft *d, zi_tensor_id t);
+
+/* -- turning into plans ------------------------------------------------------------------ */
+
+/* budget 0: no limit.  The plan obeys P1..P6. */
+ZICO_NODISCARD zico_status zi_draft_lower(zi_draft *d, const char *planner,
+                                          uint64_t budget_bytes, zi_plan **ret_plan);
+
+typedef struct zi_trial {
+    zi_plan    *plan; /* owned */
+    zi_forecast forecast;
+    bool        fits; /* peak within the budget */
+} zi_trial;
+
+/* Lower, check, simulate.  A plan that the checker refuses for another reason than its peak
+ * is our own bug: it asserts. */
+ZICO_NODISCARD zico_status zi_draft_try(zi_draft *d, const char *planner,
+                                        uint64_t budget_bytes, zi_trial *ret_trial);
+/* Keep the better of two trials in *best: one that fits, then the faster; of two that do not
+ * fit the smaller.  Frees the other.  Returns whether `other` has won. */
+bool zi_trial_keep_better(zi_trial *best, zi_trial *other);
+
+/* Hand out a trial's plan, or say E_NOPLAN and how small it got.  Frees the trial's plan. */
+zico_status zi_trial_finish(zi_trial *t, zi_plan **ret_plan, uint64_t *ret_least);
+
+#endif /* ZI_PLANNER_DRAFT_H */
