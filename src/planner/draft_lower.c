@@ -109,9 +109,12 @@ die(lowering *l, look_back *b, zi_tensor_id r, uint32_t item)
 static zico_status
 look_at_item(lowering *l, look_back *b, uint32_t i)
 {
-    const zi_item *it = &l->items.at[i];
+    zi_item *it = &l->items.at[i];
     if (it->kind == ZI_ACT_IN) {
-        zi_assert(b->needed[it->what]);
+        if (!b->needed[it->what]) { /* a node that runs again makes it, too */
+            it->what = ZI_ID_NONE;
+            return ZICO_OK;
+        }
         b->needed[it->what] = false;
         b->in_at[it->what] = i;
         return ZICO_OK;
@@ -258,7 +261,7 @@ find_room(lowering *l)
     for (uint32_t i = 0; i < l->items.n; i++) {
         const zi_item *it = &l->items.at[i];
         if (it->kind == ZI_ACT_IN) {
-            now += l->c->tensor_bytes[it->what];
+            if (it->what != ZI_ID_NONE) now += l->c->tensor_bytes[it->what];
             l->room[i] = now;
             continue;
         }
