@@ -488,6 +488,40 @@ zi_gb_slice(zi_gb *b, zi_tensor_id x, int axis, int64_t begin, int64_t end)
 }
 
 zi_tensor_id
+zi_gb_pad(zi_gb *b, zi_tensor_id x, int axis, int64_t before, int64_t after)
+{
+    zi_attr a = {.pad = {.value = 0}};
+    int64_t at = axis_of(b, x, axis);
+    if (at < 0 || at >= ZI_MAX_RANK) {
+        zi_gb_fail(b, ZICO_E_SHAPE, "pad along axis %d", axis);
+        return ZI_ID_NONE;
+    }
+    a.pad.before[at] = before;
+    a.pad.after[at] = after;
+    return unary(b, ZI_OP_PAD, x, &a);
+}
+
+zi_tensor_id
+zi_gb_fill(zi_gb *b, uint32_t rank, const int64_t *dims, double value)
+{
+    zi_shape        shape = {.dtype = ZI_DTYPE_F32, .rank = rank};
+    const zi_shape *hint = &shape;
+    zi_tensor_id    out = ZI_ID_NONE;
+    if (zi_gb_failed(b)) return ZI_ID_NONE;
+    zi_assert(rank <= ZI_MAX_RANK);
+    for (uint32_t i = 0; i < rank; i++) shape.dims[i] = dims[i];
+    zi_attr      a = {.scale = {.alpha = value}};
+    zi_node_spec s = {.name = zi_gb_name(b, "", "fill"),
+                      .op = ZI_OP_FILL,
+                      .forward = ZI_ID_NONE,
+                      .n_out = 1,
+                      .attr = &a,
+                      .hint = &hint};
+    zi_gb_node(b, &s, &out);
+    return out;
+}
+
+zi_tensor_id
 zi_gb_dropout(zi_gb *b, zi_tensor_id x, double p)
 {
     if (zi_gb_failed(b) || !b->training || p == 0) return x;

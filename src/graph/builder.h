@@ -102,6 +102,9 @@ zi_lstm_params
 void zi_gb_lstm_step(zi_gb *b, const zi_lstm_params *w, zi_tensor_id x, zi_tensor_id *h,
                      zi_tensor_id *c);
 
+/* The pointwise part alone: gates (N,4H) before their activations, in the order i f g o. */
+void zi_gb_lstm_cell(zi_gb *b, zi_tensor_id gates, zi_tensor_id *h, zi_tensor_id *c);
+
 /* Causal multi-head self-attention from parts; qkv and projection are linear layers. */
 zi_tensor_id zi_gb_attention(zi_gb *b, zi_tensor_id x, const char *name, int64_t heads,
                              double dropout, zi_init weight, zi_init proj);
@@ -142,6 +145,8 @@ zi_tensor_id zi_gb_concat(zi_gb *b, uint32_t n, const zi_tensor_id *x, int axis)
 void         zi_gb_split(zi_gb *b, zi_tensor_id x, int axis, uint32_t n,
                          zi_tensor_id *ret_parts); /* n equal parts */
 zi_tensor_id zi_gb_slice(zi_gb *b, zi_tensor_id x, int axis, int64_t begin, int64_t end);
+zi_tensor_id zi_gb_pad(zi_gb *b, zi_tensor_id x, int axis, int64_t before, int64_t after);
+zi_tensor_id zi_gb_fill(zi_gb *b, uint32_t rank, const int64_t *dims, double value);
 zi_tensor_id zi_gb_dropout(zi_gb *b, zi_tensor_id x, double p); /* not training: x */
 
 /* ---- losses: set graph->loss and list the prediction in graph->outputs ------------ */

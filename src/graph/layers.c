@@ -247,15 +247,8 @@ zi_gb_lstm_params(zi_gb *b, const char *name, int layer, int64_t in, int64_t hid
 }
 
 void
-zi_gb_lstm_step(zi_gb *b, const zi_lstm_params *w, zi_tensor_id x, zi_tensor_id *h,
-                zi_tensor_id *c)
+zi_gb_lstm_cell(zi_gb *b, zi_tensor_id gates, zi_tensor_id *h, zi_tensor_id *c)
 {
-    zi_attr      a = {.matmul = {.alpha = 1}};
-    zi_tensor_id from_x =
-        zi_gb_op(b, ZI_OP_LINEAR, &a, 3, (zi_tensor_id[]){x, w->w_ih, w->b_ih});
-    zi_tensor_id from_h =
-        zi_gb_op(b, ZI_OP_LINEAR, &a, 3, (zi_tensor_id[]){*h, w->w_hh, w->b_hh});
-    zi_tensor_id gates = zi_gb_add(b, from_x, from_h);
     zi_tensor_id in[2] = {gates, *c}, out[3];
     if (zi_gb_failed(b)) return;
     zi_node_spec s = {.name = zi_gb_name(b, "", "lstm_cell"),
@@ -267,6 +260,18 @@ zi_gb_lstm_step(zi_gb *b, const zi_lstm_params *w, zi_tensor_id x, zi_tensor_id 
     zi_gb_node(b, &s, out);
     *h = out[0];
     *c = out[1];
+}
+
+void
+zi_gb_lstm_step(zi_gb *b, const zi_lstm_params *w, zi_tensor_id x, zi_tensor_id *h,
+                zi_tensor_id *c)
+{
+    zi_attr      a = {.matmul = {.alpha = 1}};
+    zi_tensor_id from_x =
+        zi_gb_op(b, ZI_OP_LINEAR, &a, 3, (zi_tensor_id[]){x, w->w_ih, w->b_ih});
+    zi_tensor_id from_h =
+        zi_gb_op(b, ZI_OP_LINEAR, &a, 3, (zi_tensor_id[]){*h, w->w_hh, w->b_hh});
+    zi_gb_lstm_cell(b, zi_gb_add(b, from_x, from_h), h, c);
 }
 
 /* ---- attention ---------------------------------------------------------------------- */
