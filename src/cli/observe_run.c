@@ -15,7 +15,6 @@
 
 #include "base/size.h"
 #include "cli/ensure.h"
-#include "cli/observe_fit.h"
 #include "hook/env.h"
 #include "report/report.h"
 
@@ -139,7 +138,8 @@ say_numbers(const zi_observed *o)
         fprintf(stderr, "steps   %llu, one every %s\n", (unsigned long long)o->n_steps,
                 zi_unit_format(ZI_UNIT_NS, (double)o->period_ns, -1, t));
     else
-        fprintf(stderr, "steps   none were marked (no torch optimizer, no zico.step())\n");
+        fprintf(stderr,
+                "steps   none were marked (no torch optimizer, no zico.step())\n");
     fprintf(stderr, "peak    %s\nfloor   %s (does not come and go)\nmean    %s\n",
             zi_size_format(o->peak_bytes, a), zi_size_format(o->floor_bytes, b),
             zi_size_format(o->mean_bytes, c));
@@ -153,15 +153,12 @@ say_fit(const zi_observed *o, const char *budget)
 {
     uint64_t bytes = 0;
     char     a[ZI_SIZE_TEXT];
-    zi_fit   fit;
 
     if (budget && zi_size_parse(budget, 0, &bytes) < 0) bytes = 0;
     if (!bytes && zi_ensure_default_budget(&bytes) < 0) return;
-    if (zi_observe_fit(o, bytes, &fit) < 0) return;
-    fprintf(stderr, "fits    %u of these fit in %s side by side; with zico %u do", fit.n_plain,
-            zi_size_format(bytes, a), fit.n_shared);
-    if (fit.speed > 0) fprintf(stderr, ", each at %.0f %% of the others' pace at best", 100 * fit.speed);
-    fputc('\n', stderr);
+    if (o->peak_bytes == 0) return;
+    fprintf(stderr, "fits    %llu of these fit in %s side by side\n",
+            (unsigned long long)(bytes / o->peak_bytes), zi_size_format(bytes, a));
 }
 
 /* -- running ------------------------------------------------------------------------------------------- */

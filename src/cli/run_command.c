@@ -85,12 +85,15 @@ preload(void)
 {
     char lib[PATH_MAX], python[PATH_MAX], startup[PATH_MAX + 16];
 
-    if (!find_beside_us(library_places, sizeof library_places / sizeof *library_places, lib))
+    if (!find_beside_us(library_places, sizeof library_places / sizeof *library_places,
+                        lib))
         return complain("libzico-hook.so is not there%s%s", "", "");
     if (strpbrk(lib, " :"))
-        return complain("%s: a path with blanks or colons cannot be preloaded%s", lib, "");
+        return complain("%s: a path with blanks or colons cannot be preloaded%s", lib,
+                        "");
     prepend("LD_PRELOAD", lib);
-    if (!find_beside_us(python_places, sizeof python_places / sizeof *python_places, python))
+    if (!find_beside_us(python_places, sizeof python_places / sizeof *python_places,
+                        python))
         return 0; /* C programs do not need it */
     snprintf(startup, sizeof startup, "%s/zico/startup", python);
     prepend("PYTHONPATH", python);
@@ -98,8 +101,9 @@ preload(void)
     return 0;
 }
 
-static const char *const thread_variables[] = {
-    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"};
+static const char *const thread_variables[] = {"OMP_NUM_THREADS", "MKL_NUM_THREADS",
+                                               "OPENBLAS_NUM_THREADS",
+                                               "NUMEXPR_NUM_THREADS"};
 
 /* As many threads as cores, unless the user has set a number; spinning is kept short, as
  * another job may want the core. */
@@ -191,7 +195,8 @@ put_options(const zi_command_options *opt, char *const argv[])
     if ((rc = put_size("--hook-min", ZI_ENV_MIN, opt->hook_min))) return rc;
     if ((rc = put_weight(opt->weight))) return rc;
     if (opt->max_wait && zi_hook_parse_wait(opt->max_wait, &ns) < 0)
-        return complain("--max-wait %s: want a time such as 30s or 5m%s", opt->max_wait, "");
+        return complain("--max-wait %s: want a time such as 30s or 5m%s", opt->max_wait,
+                        "");
     put(ZI_ENV_MAX_WAIT, opt->max_wait);
     return 0;
 }
@@ -214,14 +219,18 @@ find_broker(const zi_command_options *opt)
     zi_str   why = {0};
     uint64_t budget = 0;
 
-    zico_status st = zi_rundir_socket(opt->os, opt->socket_path, "host", true, path, sizeof path);
-    if (st < 0) return complain("no place for the broker's socket: %s%s", zico_status_text(st), "");
+    zico_status st =
+        zi_rundir_socket(opt->os, opt->socket_path, "host", true, path, sizeof path);
+    if (st < 0)
+        return complain("no place for the broker's socket: %s%s", zico_status_text(st),
+                        "");
     put(ZI_ENV_SOCKET, path);
     if (opt->no_broker) return 0;
     if (opt->budget && zi_size_parse(opt->budget, 0, &budget) < 0)
         return complain("--budget %s: not a size such as 600M or 4G%s", opt->budget, "");
-    zi_ensure_options e = {
-        .socket_path = path, .budget_bytes = budget, .policy = opt->policy};
+    zi_ensure_options e = {.socket_path = path,
+                           .budget_bytes = budget,
+                           .policy = opt->policy};
     st = zi_ensure_broker(opt->os, &e, NULL, &why);
     if (st < 0) {
         complain("%s%s", *zi_str_get(&why) ? zi_str_get(&why) : zico_status_text(st), "");
@@ -241,7 +250,9 @@ zi_run_command(const zi_command_options *opt, char *const argv[])
     if (opt->observe) {
         put(ZI_ENV_MODE, "observe");
         if ((rc = preload())) return rc;
-        zi_observe_run_options o = {.os = opt->os, .svg = opt->svg, .budget = opt->budget};
+        zi_observe_run_options o = {.os = opt->os,
+                                    .svg = opt->svg,
+                                    .budget = opt->budget};
         return zi_observe_run(&o, argv);
     }
     if ((rc = find_broker(opt))) return rc;
@@ -257,7 +268,8 @@ static const char usage[] =
     "zico run [options] -- command...     run a program as a job, unmodified\n"
     "zico run --observe -- command...     change nothing, watch its memory, report\n"
     "\n"
-    "  --budget SIZE    for a broker that must be started (default: 80 % of free memory)\n"
+    "  --budget SIZE    for a broker that must be started (default: 80 % of free "
+    "memory)\n"
     "  --policy NAME    for a broker that must be started (default: zico)\n"
     "  --socket PATH    the broker's socket\n"
     "  --name NAME      shown in zico status\n"
@@ -269,8 +281,23 @@ static const char usage[] =
     "  --hook-min SIZE  blocks of this size and more are zico's (default: 1M)\n"
     "  --svg FILE       with --observe: the picture as a file\n";
 
-enum { OPT_BUDGET = 256, OPT_POLICY, OPT_SOCKET, OPT_NAME, OPT_SHAPE, OPT_MIN, OPT_MAX, OPT_CLAIM,
-       OPT_WEIGHT, OPT_CORES, OPT_MAX_WAIT, OPT_HOOK_MIN, OPT_SVG, OPT_OBSERVE, OPT_HELP };
+enum {
+    OPT_BUDGET = 256,
+    OPT_POLICY,
+    OPT_SOCKET,
+    OPT_NAME,
+    OPT_SHAPE,
+    OPT_MIN,
+    OPT_MAX,
+    OPT_CLAIM,
+    OPT_WEIGHT,
+    OPT_CORES,
+    OPT_MAX_WAIT,
+    OPT_HOOK_MIN,
+    OPT_SVG,
+    OPT_OBSERVE,
+    OPT_HELP
+};
 
 static const struct option long_options[] = {
     {"budget", 1, 0, OPT_BUDGET},     {"policy", 1, 0, OPT_POLICY},
@@ -287,20 +314,34 @@ static const char **
 place_of(zi_command_options *o, int c)
 {
     switch (c) {
-    case OPT_BUDGET: return &o->budget;
-    case OPT_POLICY: return &o->policy;
-    case OPT_SOCKET: return &o->socket_path;
-    case OPT_NAME: return &o->name;
-    case OPT_SHAPE: return &o->shape;
-    case OPT_MIN: return &o->min;
-    case OPT_MAX: return &o->max;
-    case OPT_CLAIM: return &o->claim;
-    case OPT_WEIGHT: return &o->weight;
-    case OPT_CORES: return &o->cores;
-    case OPT_MAX_WAIT: return &o->max_wait;
-    case OPT_HOOK_MIN: return &o->hook_min;
-    case OPT_SVG: return &o->svg;
-    default: return NULL;
+    case OPT_BUDGET:
+        return &o->budget;
+    case OPT_POLICY:
+        return &o->policy;
+    case OPT_SOCKET:
+        return &o->socket_path;
+    case OPT_NAME:
+        return &o->name;
+    case OPT_SHAPE:
+        return &o->shape;
+    case OPT_MIN:
+        return &o->min;
+    case OPT_MAX:
+        return &o->max;
+    case OPT_CLAIM:
+        return &o->claim;
+    case OPT_WEIGHT:
+        return &o->weight;
+    case OPT_CORES:
+        return &o->cores;
+    case OPT_MAX_WAIT:
+        return &o->max_wait;
+    case OPT_HOOK_MIN:
+        return &o->hook_min;
+    case OPT_SVG:
+        return &o->svg;
+    default:
+        return NULL;
     }
 }
 

@@ -14,17 +14,18 @@
 
 typedef struct zi_command_options {
     const zi_os *os;
-    const char  *socket_path;     /* NULL: ZICO_SOCKET, then the device's own            */
-    const char  *name;            /* NULL: from the command                              */
-    const char  *shape;           /* key of a stored tide; NULL: none                    */
-    const char  *budget, *policy; /* for a broker that must be started; NULL: default    */
-    const char  *min, *max, *claim, *weight; /* as written; NULL: not given              */
-    const char  *cores;    /* follow, own, fixed:N; NULL: fixed if OMP_NUM_THREADS is set, else follow */
-    const char  *max_wait; /* NULL: no end                                               */
-    const char  *hook_min; /* threshold of the hook; NULL: its own                       */
-    const char  *svg;      /* with observe: a file for the picture                       */
-    bool         observe;
-    bool         no_broker; /* do not start one: join it when it comes (tests)            */
+    const char  *socket_path;    /* NULL: ZICO_SOCKET, then the device's own            */
+    const char  *name;           /* NULL: from the command                              */
+    const char  *shape;          /* key of a stored tide; NULL: none                    */
+    const char *budget, *policy; /* for a broker that must be started; NULL: default    */
+    const char *min, *max, *claim, *weight; /* as written; NULL: not given              */
+    const char *
+        cores; /* follow, own, fixed:N; NULL: fixed if OMP_NUM_THREADS is set, else follow */
+    const char *max_wait; /* NULL: no end                                               */
+    const char *hook_min; /* threshold of the hook; NULL: its own                       */
+    const char *svg;      /* with observe: a file for the picture                       */
+    bool        observe;
+    bool no_broker; /* do not start one: join it when it comes (tests)            */
 } zi_command_options;
 
 /* argv ends with NULL.  Returns only if the command could not be started (2: bad option, 1: no
