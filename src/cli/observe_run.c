@@ -198,7 +198,7 @@ zi_observe_run(const zi_observe_run_options *opt, char *const argv[])
     int n = read_all(dir, o);
     rmdir(dir);
     if (n == 0) {
-        fprintf(stderr, "zico run: no block of a megabyte or more was ever asked for\n");
+        fprintf(stderr, "zico run: no large block was ever asked for\n");
     } else {
         draw(o, opt->svg);
         say_numbers(o);

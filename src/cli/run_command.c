@@ -278,7 +278,7 @@ static const char usage[] =
     "  --weight N       share relative to others (default: 1)\n"
     "  --cores WHAT     follow (default), own, or fixed:N\n"
     "  --max-wait TIME  a longer wait becomes an out-of-memory error: 30s, 5m\n"
-    "  --hook-min SIZE  blocks of this size and more are zico's (default: 1M)\n"
+    "  --hook-min SIZE  blocks of this size and more are zico's (default: 256K)\n"
     "  --svg FILE       with --observe: the picture as a file\n";
 
 enum {
