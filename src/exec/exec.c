@@ -1,0 +1,443 @@
+/* exec.c -- making an executor, and queueing steps. */
+#include "exec/exec_private.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/check.h"
+#include "base/try.h"
+
+#define PRIVATE_REGION (64ull << 10) /* without a session nobody cares for regions */
+
+/* -- making ---------------------------------------------------------------------------------- */
+
+static zico_status
+copy_plan(const zi_plan *from, zi_plan **ret_plan)
+{
+    zi_plan *p;
+
+    ZI_TRY(zi_plan_new(from->planner ? from->planner : "?", &p));
+    for (uint32_t a = 0; a < from->n_acts; a++) {
+        zico_status st = zi_plan_add(p, from->acts[a]);
+        if (st < 0) {
+            zi_plan_free(p);
+            return st;
+        }
+    }
+    *ret_plan = p;
+    return ZICO_OK;
+}
+
+/* The plan, checked, with a place for everything. */
+static zico_status
+open_plan(zi_exec *e, zi_graph_diag *diag)
+{
+    zi_verdict v;
+
+    ZI_TRY(zi_bound_cost(e->bound, &e->cost));
+    ZI_TRY(e->opt.plan ? copy_plan(e->opt.plan, &e->plan)
+                       : zi_plan_keep(e->g, e->cost, &e->plan));
+    zico_status st = zi_plan_check(e->plan, e->g, e->cost, 0, &v);
+    if (st < 0) {
+        if (diag) {
+            *diag = (zi_graph_diag){.node = ZI_ID_NONE};
+            snprintf(diag->text, sizeof diag->text, "the plan is wrong: %s", v.text);
+        }
+        return st;
+    }
+    const uint64_t region =
+        e->session ? zi_session_region_bytes(e->session) : PRIVATE_REGION;
+    const uint64_t align = e->opt.tier ? ZI_TIER_ALIGN : ZI_EXEC_ALIGN;
+    return zi_plan_place(e->plan, e->g, e->cost, region, align, &e->place);
+}
+
+static zico_status
+open_device(zi_exec *e)
+{
+    e->session = e->opt.session;
+    e->dev = e->opt.device;
+    if (!e->dev && e->session) e->dev = zi_session_device(e->session);
+    e->os = e->dev ? e->dev->os : zi_os_real();
+    if (!e->dev) {
+        ZI_TRY(zi_device_host.open(e->os, 0, &e->dev));
+        e->own_dev = true;
+    }
+    e->n_threads = e->opt.n_threads ? e->opt.n_threads : e->dev->ops->n_cores(e->dev);
+    if (e->n_threads > ZI_EXEC_THREADS_MAX) e->n_threads = ZI_EXEC_THREADS_MAX;
+    atomic_store(&e->threads_now, e->n_threads);
+    return e->dev->ops->stream_open(e->dev, e->n_threads, &e->compute);
+}
+
+static zico_status
+open_feeds(zi_exec *e)
+{
+    const zi_graph *g = e->g;
+
+    e->feeds = zi_calloc(g->n_tensors + 1u, sizeof *e->feeds);
+    e->feed_of = zi_malloc((g->n_tensors + 1u) * sizeof *e->feed_of);
+    if (!e->feeds || !e->feed_of) return ZICO_E_NOMEM;
+    for (zi_tensor_id t = 0; t < g->n_tensors; t++) {
+        const zi_role r = g->tensors[t].role;
+        e->feed_of[t] = EXEC_NOWHERE;
+        if (r != ZI_ROLE_INPUT && r != ZI_ROLE_LABEL) continue;
+        e->feed_of[t] = e->n_feeds;
+        e->feeds[e->n_feeds++] =
+            (exec_feed_slot){.tensor = t, .bytes = g->tensors[t].bytes};
+    }
+    return ZICO_OK;
+}
+
+static zico_status
+open_runs(zi_exec *e)
+{
+    for (uint32_t r = 0; r < e->n_runs; r++) {
+        exec_run *w = &e->runs[r];
+        w->e = e;
+        w->index = r;
+        w->jobs = zi_calloc(e->n_pieces + 1u, sizeof *w->jobs);
+        w->begin_ns = zi_calloc(e->plan->n_acts + 1u, sizeof *w->begin_ns);
+        w->end_ns = zi_calloc(e->plan->n_acts + 1u, sizeof *w->end_ns);
+        if (!w->jobs || !w->begin_ns || !w->end_ns) return ZICO_E_NOMEM;
+        for (uint32_t i = 0; i < e->n_pieces; i++)
+            w->jobs[i] = (exec_job){.run = w, .piece = i};
+        ZI_TRY(e->dev->ops->fence_new(e->dev, &w->done));
+    }
+    e->ptrs = zi_calloc(e->bound->max_refs + 1u, sizeof *e->ptrs);
+    e->node_ns = zi_calloc(e->g->n_nodes + 1u, sizeof *e->node_ns);
+    e->node_runs = zi_calloc(e->g->n_nodes + 1u, sizeof *e->node_runs);
+    return e->ptrs && e->node_ns && e->node_runs ? ZICO_OK : ZICO_E_NOMEM;
+}
+
+static zico_status
+open_copies(zi_exec *e)
+{
+    bool swaps = false;
+
+    for (uint32_t a = 0; a < e->plan->n_acts; a++)
+        swaps |=
+            e->plan->acts[a].kind == ZI_ACT_OUT || e->plan->acts[a].kind == ZI_ACT_IN;
+    if (!swaps) return ZICO_OK;
+    e->copy_fence = zi_calloc(e->g->n_tensors + 1u, sizeof *e->copy_fence);
+    if (!e->copy_fence) return ZICO_E_NOMEM;
+    for (uint32_t a = 0; a < e->plan->n_acts; a++) {
+        const zi_act *act = &e->plan->acts[a];
+        if ((act->kind == ZI_ACT_OUT || act->kind == ZI_ACT_IN) &&
+            !e->copy_fence[act->what])
+            ZI_TRY(e->dev->ops->fence_new(e->dev, &e->copy_fence[act->what]));
+    }
+    ZI_TRY(e->dev->ops->fence_new(e->dev, &e->made));
+    ZI_TRY(e->dev->ops->stream_open(e->dev, 1, &e->out));
+    return e->dev->ops->stream_open(e->dev, 1, &e->in);
+}
+
+static zico_status
+open_kept(zi_exec *e)
+{
+    if (!e->session) return ZICO_OK;
+    e->kept = zi_calloc(e->g->n_tensors + 1u, sizeof *e->kept);
+    if (!e->kept) return ZICO_E_NOMEM;
+    for (zi_tensor_id t = 0; t < e->g->n_tensors; t++) {
+        const zi_role r = e->g->tensors[t].role;
+        if (!zi_graph_lives_on(e->g, t) || r == ZI_ROLE_PARAM || r == ZI_ROLE_STATE ||
+            r == ZI_ROLE_INPUT || r == ZI_ROLE_LABEL)
+            continue;
+        e->kept[t] = zi_calloc(1, e->bound->view[t].layout.bytes);
+        if (!e->kept[t]) return ZICO_E_NOMEM;
+        e->kept_bytes += e->bound->view[t].layout.bytes;
+    }
+    return ZICO_OK;
+}
+
+static zico_status
+open_all(zi_exec *e, zi_graph_diag *diag)
+{
+    ZI_TRY(open_device(e));
+    ZI_TRY(zi_bind(e->g, e->n_threads, e->opt.plain, diag, &e->bound));
+    ZI_TRY(open_plan(e, diag));
+    ZI_TRY(open_feeds(e));
+    ZI_TRY(exec_compile(e, diag));
+    ZI_TRY(open_copies(e));
+    ZI_TRY(open_runs(e));
+    ZI_TRY(exec_memory_open(e));
+    ZI_TRY(open_kept(e));
+    return e->opt.no_init ? ZICO_OK : zi_exec_init(e, e->opt.seed);
+}
+
+zico_status
+zi_exec_new(const zi_exec_options *opt, zi_graph_diag *diag, zi_exec **ret_exec)
+{
+    zi_exec *e;
+
+    if (!opt->graph || opt->run_ahead > ZI_EXEC_AHEAD_MAX) return ZICO_E_ARG;
+    e = zi_calloc(1, sizeof *e);
+    if (!e) return ZICO_E_NOMEM;
+    e->opt = *opt;
+    e->g = opt->graph;
+    e->n_runs = opt->run_ahead ? opt->run_ahead : 2;
+    if (opt->session) e->n_runs = 1; /* the broker wants one step at a time */
+    pthread_mutex_init(&e->mu, NULL);
+    pthread_cond_init(&e->more, NULL);
+    zico_status st = open_all(e, diag);
+    if (st < 0) {
+        zi_exec_free(e);
+        return st;
+    }
+    *ret_exec = e;
+    return ZICO_OK;
+}
+
+zico_status
+zi_exec_cost(const zi_exec_options *opt, zi_graph_diag *diag, zi_cost **ret_cost)
+{
+    unsigned  nt = opt->n_threads ? opt->n_threads : 1;
+    zi_bound *b;
+
+    ZI_TRY(zi_bind(opt->graph, nt, opt->plain, diag, &b));
+    zico_status st = zi_bound_cost(b, ret_cost);
+    zi_bound_free(b);
+    return st;
+}
+
+static void
+end_step(zi_exec *e)
+{
+    zi_step_info info = {0};
+
+    if (!e->in_step) return;
+    e->in_step = false;
+    pthread_mutex_lock(&e->mu);
+    if (e->n_finished) {
+        const zi_exec_step_result *r = &e->results[(e->n_finished - 1) % EXEC_RESULTS];
+        info = (zi_step_info){.length_ns = r->ns, .busy_ns = r->busy_ns, .loss = r->loss};
+    }
+    pthread_mutex_unlock(&e->mu);
+    (void)zi_session_step_end(e->session, &info);
+}
+
+void
+zi_exec_free(zi_exec *e)
+{
+    if (!e) return;
+    if (e->compute && zi_exec_drain(e) < 0) exec_fail(e, ZICO_E_DEVICE);
+    const zi_device_ops *ops = e->dev ? e->dev->ops : NULL;
+    if (e->compute) ops->stream_close(e->compute);
+    if (e->out) ops->stream_close(e->out);
+    if (e->in) ops->stream_close(e->in);
+    exec_memory_close(e);
+    for (uint32_t r = 0; r < ZI_EXEC_AHEAD_MAX; r++) {
+        if (e->runs[r].done) ops->fence_free(e->runs[r].done);
+        zi_free(e->runs[r].jobs);
+        zi_free(e->runs[r].begin_ns);
+        zi_free(e->runs[r].end_ns);
+    }
+    for (zi_tensor_id t = 0; t < e->g->n_tensors; t++) {
+        if (e->copy_fence && e->copy_fence[t]) ops->fence_free(e->copy_fence[t]);
+        if (e->kept) zi_free(e->kept[t]);
+    }
+    if (e->made) ops->fence_free(e->made);
+    zi_free(e->copy_fence);
+    zi_free(e->kept);
+    zi_free(e->cmds);
+    zi_free(e->refs);
+    zi_free(e->pieces);
+    zi_free(e->open_at);
+    zi_free(e->close_at);
+    zi_free(e->last_ref);
+    zi_free(e->ptrs);
+    zi_free(e->feeds);
+    zi_free(e->feed_of);
+    zi_free(e->node_ns);
+    zi_free(e->node_runs);
+    zi_bound_free(e->bound);
+    zi_plan_free(e->plan);
+    zi_cost_free(e->cost);
+    if (e->own_dev) ops->close(e->dev);
+    pthread_cond_destroy(&e->more);
+    pthread_mutex_destroy(&e->mu);
+    zi_free(e);
+}
+
+/* -- steps ------------------------------------------------------------------------------------- */
+
+static char *
+feed_at(const zi_exec *e, const exec_run *r, uint32_t f)
+{
+    return r->base[e->plan->n_slots + f];
+}
+
+static zico_status
+take_feeds(zi_exec *e, exec_run *r, const zi_exec_feed *feeds, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (feeds[i].tensor >= e->g->n_tensors) return ZICO_E_ARG;
+        const uint32_t f = e->feed_of[feeds[i].tensor];
+        if (f == EXEC_NOWHERE) return ZICO_E_ARG;
+        if (feeds[i].data)
+            memcpy(feed_at(e, r, f), feeds[i].data, e->feeds[f].bytes);
+        else if (e->last_run && e->last_run != r)
+            memcpy(feed_at(e, r, f), feed_at(e, e->last_run, f), e->feeds[f].bytes);
+    }
+    return ZICO_OK;
+}
+
+static zico_status
+check_feeds(const zi_exec *e, const zi_exec_feed *feeds, size_t n)
+{
+    size_t want = e->n_feeds;
+
+    want -= e->g->lr != ZI_ID_NONE;
+    want -= e->g->step != ZI_ID_NONE;
+    if (n != want) return ZICO_E_ARG;
+    for (size_t i = 0; i < n; i++) {
+        if (feeds[i].tensor == e->g->lr || feeds[i].tensor == e->g->step)
+            return ZICO_E_ARG;
+        for (size_t j = 0; j < i; j++)
+            if (feeds[j].tensor == feeds[i].tensor) return ZICO_E_ARG;
+    }
+    return ZICO_OK;
+}
+
+static void
+set_scalar(zi_exec *e, exec_run *r, zi_tensor_id t, float v)
+{
+    if (t != ZI_ID_NONE) memcpy(feed_at(e, r, e->feed_of[t]), &v, sizeof v);
+}
+
+/* What a copy of a tensor carries to its stream; lives in the command itself. */
+typedef struct copy_job {
+    zi_exec        *e;
+    const exec_cmd *cmd;
+    char           *at;
+} copy_job;
+
+static void
+do_copy(void *arg, unsigned n_cores)
+{
+    copy_job   *j = arg;
+    zico_status st =
+        j->cmd->kind == ZI_ACT_OUT
+            ? zi_tier_write(j->e->opt.tier, j->cmd->tier_at, j->at, j->cmd->bytes)
+            : zi_tier_read(j->e->opt.tier, j->cmd->tier_at, j->at, j->cmd->bytes);
+    (void)n_cores;
+    if (st < 0) exec_fail(j->e, st);
+    zi_free(j);
+}
+
+/* A copy starts when computation has come to its act; computation goes on. */
+static zico_status
+issue_copy(zi_exec *e, exec_run *r, const exec_cmd *cmd)
+{
+    const zi_device_ops *ops = e->dev->ops;
+    zi_stream           *s = cmd->kind == ZI_ACT_OUT ? e->out : e->in;
+
+    if (cmd->kind == ZI_ACT_WAIT)
+        return e->copy_fence && e->copy_fence[cmd->what]
+                   ? ops->stream_wait(e->compute, e->copy_fence[cmd->what])
+                   : ZICO_OK;
+    copy_job *j = zi_malloc(sizeof *j);
+    if (!j) return ZICO_E_NOMEM;
+    *j = (copy_job){e, cmd, exec_at(r, e->refs[cmd->first_ref])};
+    ZI_TRY(ops->fence_record(e->made, e->compute));
+    ZI_TRY(ops->stream_wait(s, e->made));
+    if (cmd->kind == ZI_ACT_IN) /* the copy out of the same tensor comes first */
+        ZI_TRY(ops->stream_wait(s, e->copy_fence[cmd->what]));
+    ZI_TRY(ops->stream_run(s, do_copy, j));
+    return ops->fence_record(e->copy_fence[cmd->what], s);
+}
+
+static zico_status
+issue(zi_exec *e, exec_run *r)
+{
+    const zi_device_ops *ops = e->dev->ops;
+
+    for (uint32_t i = 0; i < e->n_pieces; i++) {
+        const exec_piece *p = &e->pieces[i];
+        if (e->session) ZI_TRY(ops->fence_wait(e->lead[e->lead_next % EXEC_LEAD]));
+        ZI_TRY(exec_slots_open(e, r, p));
+        const zi_act_kind k = e->cmds[p->begin].kind;
+        if (k == ZI_ACT_OUT || k == ZI_ACT_IN || k == ZI_ACT_WAIT)
+            ZI_TRY(issue_copy(e, r, &e->cmds[p->begin]));
+        ZI_TRY(ops->stream_run(e->compute, exec_run_piece, &r->jobs[i]));
+        if (e->session)
+            ZI_TRY(ops->fence_record(e->lead[e->lead_next++ % EXEC_LEAD], e->compute));
+        exec_slots_close(e, r, p);
+    }
+    return ops->fence_record(r->done, e->compute);
+}
+
+zico_status
+zi_exec_step(zi_exec *e, const zi_exec_feed *feeds, size_t n_feeds, float lr,
+             uint64_t step)
+{
+    exec_run *r = &e->runs[e->next_run % e->n_runs];
+
+    if (atomic_load(&e->failed)) return ZICO_E_CANCELLED;
+    ZI_TRY(check_feeds(e, feeds, n_feeds));
+    if (r->used) ZI_TRY(e->dev->ops->fence_wait(r->done));
+    end_step(e);
+    ZI_TRY(take_feeds(e, r, feeds, n_feeds));
+    set_scalar(e, r, e->g->lr, lr);
+    set_scalar(e, r, e->g->step, (float)step);
+    if (e->session) {
+        ZI_TRY(zi_session_step_begin(e->session, e->opt.lease_wait_ns
+                                                     ? e->opt.lease_wait_ns
+                                                     : UINT64_MAX));
+        e->in_step = true;
+    }
+    r->used = true;
+    r->step = step;
+    r->bad = ZI_ID_NONE;
+    r->stall_ns = 0;
+    pthread_mutex_lock(&e->mu);
+    e->n_queued++;
+    pthread_mutex_unlock(&e->mu);
+    e->last_run = r;
+    e->next_run++;
+    zico_status st = issue(e, r);
+    if (st < 0) exec_fail(e, st);
+    return st;
+}
+
+zico_status
+zi_exec_result(zi_exec *e, bool wait, zi_exec_step_result *ret_result)
+{
+    zico_status st = ZICO_E_NOTFOUND;
+
+    pthread_mutex_lock(&e->mu);
+    while (wait && e->n_taken == e->n_finished && e->n_finished < e->n_queued)
+        pthread_cond_wait(&e->more, &e->mu);
+    if (e->n_taken < e->n_finished) {
+        *ret_result = e->results[e->n_taken++ % EXEC_RESULTS];
+        st = ZICO_OK;
+    }
+    pthread_mutex_unlock(&e->mu);
+    return st;
+}
+
+zico_status
+zi_exec_drain(zi_exec *e)
+{
+    ZI_TRY(e->dev->ops->stream_drain(e->compute));
+    if (e->out) ZI_TRY(e->dev->ops->stream_drain(e->out));
+    if (e->in) ZI_TRY(e->dev->ops->stream_drain(e->in));
+    end_step(e);
+    return ZICO_OK;
+}
+
+uint64_t
+zi_exec_n_done(const zi_exec *e)
+{
+    zi_exec *w = (zi_exec *)(uintptr_t)e;
+
+    pthread_mutex_lock(&w->mu);
+    uint64_t n = e->n_finished;
+    pthread_mutex_unlock(&w->mu);
+    return n;
+}
+
+void
+zi_exec_set_threads(zi_exec *e, unsigned n_threads)
+{
+    atomic_store(&e->threads_now, n_threads == 1 ? 1 : e->n_threads);
+}

@@ -1,0 +1,145 @@
+/* exec_private.h -- the executor inside: shared by the exec*.c files. */
+#ifndef ZI_EXEC_PRIVATE_H
+#define ZI_EXEC_PRIVATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include "exec/bind.h"
+#include "exec/exec.h"
+#include "exec/tier.h"
+
+/* Programs that never open a session need not link one. */
+#pragma weak zi_session_lease
+#pragma weak zi_session_give_back
+#pragma weak zi_session_step_begin
+#pragma weak zi_session_step_end
+#pragma weak zi_session_device
+#pragma weak zi_session_region_bytes
+
+#define EXEC_RESULTS 64u
+#define EXEC_LEAD    4u /* pieces of a step that are issued ahead in a session */
+#define EXEC_NOWHERE UINT32_MAX
+
+/* An address that is known once slots have memory. */
+typedef struct exec_ref {
+    uint32_t slot; /* EXEC_NOWHERE: absent */
+    uint64_t offset;
+} exec_ref;
+
+/* A fed tensor has a buffer of its own for every step under way. */
+typedef struct exec_feed_slot {
+    zi_tensor_id tensor;
+    uint64_t     bytes;
+    char        *extra; /* buffers of ring entries 1 .. */
+    exec_ref     home;  /* ring entry 0: where the plan placed it */
+} exec_feed_slot;
+
+/* One act, ready to run. */
+typedef struct exec_cmd {
+    zi_act_kind kind;
+    uint32_t    what;
+    uint32_t    first_ref; /* RUN, REDO: in, out, up of the node; others: the tensor */
+    uint32_t    n_refs;
+    exec_ref    scratch;
+    uint64_t    tier_at, bytes; /* OUT, IN */
+} exec_cmd;
+
+/* A run of acts that is queued as one piece of work. */
+typedef struct exec_piece {
+    uint32_t begin, end;           /* acts */
+    uint32_t first_open, n_open;   /* slots in e->open_at  */
+    uint32_t first_close, n_close; /* slots in e->close_at */
+} exec_piece;
+
+struct exec_run;
+
+/* What a queued piece carries. */
+typedef struct exec_job {
+    struct exec_run *run;
+    uint32_t         piece;
+} exec_job;
+
+/* One step under way. */
+typedef struct exec_run {
+    zi_exec     *e;
+    uint32_t     index;
+    char       **base; /* [n_slots + n_feeds] */
+    exec_job    *jobs; /* [n_pieces] */
+    zi_fence    *done;
+    bool         used;
+    uint64_t     step;
+    uint64_t    *begin_ns, *end_ns; /* [n_acts] */
+    uint64_t     stall_ns;
+    zi_tensor_id bad;
+} exec_run;
+
+struct zi_exec {
+    zi_exec_options opt;
+    const zi_graph *g;
+    zi_plan        *plan;
+    zi_cost        *cost;
+    zi_bound       *bound;
+    zi_place_stats  place;
+    const zi_os    *os;
+    zi_device      *dev;
+    bool            own_dev;
+    zi_stream      *compute, *out, *in; /* out, in: NULL unless the plan swaps */
+    zi_session     *session;
+
+    exec_cmd   *cmds; /* [n_acts] */
+    exec_ref   *refs;
+    exec_piece *pieces;
+    uint32_t    n_pieces;
+    uint32_t   *open_at, *close_at; /* slots in order of opening, of closing */
+    exec_ref   *last_ref;           /* [n_tensors] where a root is at the end of a step */
+    uint32_t    max_refs;
+    void      **ptrs; /* compute stream only */
+
+    exec_feed_slot *feeds;
+    uint32_t        n_feeds;
+    uint32_t       *feed_of; /* [n_tensors] or EXEC_NOWHERE */
+
+    char      *memory; /* private: all slots */
+    uint64_t   memory_bytes;
+    zi_lease **leases; /* [n_slots] in a session */
+    zi_fence **slot_fence;
+    zi_fence **copy_fence; /* [n_tensors], where the plan swaps; else NULL */
+    zi_fence  *made;       /* a point of the compute stream that a copy waits for */
+    zi_fence  *lead[EXEC_LEAD];
+    uint64_t   lead_next;
+    void     **kept; /* [n_tensors] copies of what lives on, in a session */
+    uint64_t   kept_bytes;
+
+    exec_run  runs[ZI_EXEC_AHEAD_MAX];
+    uint32_t  n_runs, next_run;
+    exec_run *last_run; /* of the step queued last */
+    bool      in_step;  /* the session was told so */
+
+    unsigned         n_threads;   /* most */
+    _Atomic unsigned threads_now; /* 1 or n_threads */
+    unsigned         omp_threads; /* compute stream only */
+    double          *node_ns;     /* [n_nodes] sums; written by the compute stream */
+    uint32_t        *node_runs;
+
+    pthread_mutex_t     mu; /* the results */
+    pthread_cond_t      more;
+    zi_exec_step_result results[EXEC_RESULTS];
+    uint64_t            n_finished, n_taken, n_queued;
+    _Atomic int         failed; /* a status < 0 */
+};
+
+/* exec_memory.c */
+zico_status exec_memory_open(zi_exec *e);
+void        exec_memory_close(zi_exec *e);
+zico_status exec_slots_open(zi_exec *e, exec_run *r, const exec_piece *p);
+void        exec_slots_close(zi_exec *e, exec_run *r, const exec_piece *p);
+char       *exec_at(const exec_run *r, exec_ref ref);
+
+/* exec_compile.c */
+zico_status exec_compile(zi_exec *e, zi_graph_diag *diag);
+
+/* exec_run.c */
+zi_work_fn exec_run_piece;
+void       exec_fail(zi_exec *e, zico_status st);
+
+#endif /* ZI_EXEC_PRIVATE_H */

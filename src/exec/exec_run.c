@@ -1,0 +1,175 @@
+/* exec_run.c -- what happens on the streams: kernels, moves between layouts, copies. */
+#include "exec/exec_private.h"
+
+#include <math.h>
+#include <string.h>
+#include "base/check.h"
+
+void
+exec_fail(zi_exec *e, zico_status st)
+{
+    int none = 0;
+    atomic_compare_exchange_strong(&e->failed, &none, (int)st);
+}
+
+static void
+move_one(const zi_bound *b, const zi_move *m, bool to_kernel, const void *src, void *dst,
+         unsigned n_threads)
+{
+    zi_dnn_move *d = to_kernel ? m->there : m->back;
+
+    if (d)
+        zi_dnn_move_run(d, src, dst);
+    else if (to_kernel)
+        b->own->reorder(&m->tensor, src, &m->kernel, dst, n_threads);
+    else
+        b->own->reorder(&m->kernel, src, &m->tensor, dst, n_threads);
+}
+
+/* Operands that lie otherwise than the kernel wants go through scratch. */
+static void
+run_node(exec_run *r, const exec_cmd *cmd, unsigned n_threads)
+{
+    zi_exec        *e = r->e;
+    const zi_bnode *n = &e->bound->node[cmd->what];
+    const exec_ref *ref = e->refs + cmd->first_ref;
+    void          **p = e->ptrs;
+    char           *scratch = exec_at(r, cmd->scratch);
+    zi_kcall        call = {.op = &n->k,
+                            .in = p,
+                            .out = p + n->k.n_in,
+                            .up = p + n->k.n_in + n->k.n_out,
+                            .scratch = scratch,
+                            .n_threads = n_threads,
+                            .step = r->step};
+
+    for (uint32_t i = 0; i < cmd->n_refs; i++) p[i] = exec_at(r, ref[i]);
+    if (n->n_moves == 0) {
+        n->k.fn(&call);
+        return;
+    }
+    void *real[32];
+    zi_assert(n->n_moves <= 32);
+    for (uint32_t i = 0; i < n->n_moves; i++) {
+        const zi_move *m = &n->moves[i];
+        void         **at = m->where == 'i'   ? &call.in[m->pos]
+                            : m->where == 'o' ? &call.out[m->pos]
+                                              : &call.up[m->pos];
+        real[i] = *at;
+        *at = scratch + m->offset;
+        if (m->where != 'o') move_one(e->bound, m, true, real[i], *at, n_threads);
+    }
+    n->k.fn(&call);
+    for (uint32_t i = 0; i < n->n_moves; i++) {
+        const zi_move *m = &n->moves[i];
+        if (m->where != 'i')
+            move_one(e->bound, m, false, scratch + m->offset, real[i], n_threads);
+    }
+}
+
+/* The first output that has a value that is not finite. */
+static void
+look_for_bad(exec_run *r, const exec_cmd *cmd, unsigned n_threads)
+{
+    zi_exec       *e = r->e;
+    const zi_node *n = &e->g->nodes[cmd->what];
+
+    for (uint32_t i = 0; i < n->n_out && r->bad == ZI_ID_NONE; i++) {
+        if (n->out[i] == ZI_ID_NONE) continue;
+        const zi_kview *v = &e->bound->view[n->out[i]];
+        if (v->dtype != ZI_DTYPE_F32) continue;
+        const void *at = exec_at(r, e->refs[cmd->first_ref + n->n_in + i]);
+        if (e->bound->own->find_bad(at, v->layout.n_pad, n_threads) >= 0)
+            r->bad = n->out[i];
+    }
+}
+
+static double
+read_loss(const exec_run *r)
+{
+    const zi_exec *e = r->e;
+
+    if (e->g->loss == ZI_ID_NONE) return (double)NAN;
+    float loss;
+    memcpy(&loss, exec_at(r, e->last_ref[e->g->loss]), sizeof loss);
+    return (double)loss;
+}
+
+/* In a session the memory of outputs belongs to others between steps. */
+static void
+keep_outputs(exec_run *r)
+{
+    zi_exec *e = r->e;
+
+    for (zi_tensor_id t = 0; e->kept && t < e->g->n_tensors; t++)
+        if (e->kept[t])
+            memcpy(e->kept[t], exec_at(r, e->last_ref[t]),
+                   e->bound->view[t].layout.bytes);
+}
+
+static void
+finish_step(exec_run *r)
+{
+    zi_exec       *e = r->e;
+    const uint32_t n = e->plan->n_acts;
+    uint64_t       begin = UINT64_MAX, end = 0, busy = 0;
+
+    for (uint32_t a = 0; a < n; a++) {
+        if (e->cmds[a].kind != ZI_ACT_RUN && e->cmds[a].kind != ZI_ACT_REDO) continue;
+        const uint64_t ns = r->end_ns[a] - r->begin_ns[a];
+        if (r->begin_ns[a] < begin) begin = r->begin_ns[a];
+        if (r->end_ns[a] > end) end = r->end_ns[a];
+        busy += ns;
+        e->node_ns[e->cmds[a].what] += (double)ns;
+        e->node_runs[e->cmds[a].what]++;
+    }
+    zi_exec_step_result res = {.step = r->step,
+                               .status = (zico_status)atomic_load(&e->failed),
+                               .loss = read_loss(r),
+                               .begin_ns = n ? begin : 0,
+                               .ns = end > begin ? end - begin : 0,
+                               .busy_ns = busy,
+                               .stall_ns = r->stall_ns,
+                               .peak_bytes = e->place.peak_slot_bytes,
+                               .bad = r->bad};
+    if (res.status == ZICO_OK &&
+        ((e->g->loss != ZI_ID_NONE && !isfinite(res.loss)) || r->bad != ZI_ID_NONE))
+        res.status = ZICO_E_NAN;
+    keep_outputs(r);
+    pthread_mutex_lock(&e->mu);
+    e->results[e->n_finished % EXEC_RESULTS] = res;
+    e->n_finished++;
+    if (e->n_finished - e->n_taken > EXEC_RESULTS)
+        e->n_taken = e->n_finished - EXEC_RESULTS;
+    pthread_cond_broadcast(&e->more);
+    pthread_mutex_unlock(&e->mu);
+}
+
+void
+exec_run_piece(void *arg, unsigned n_cores)
+{
+    const exec_job   *job = arg;
+    exec_run         *r = job->run;
+    zi_exec          *e = r->e;
+    const exec_piece *p = &e->pieces[job->piece];
+    unsigned          nt = atomic_load_explicit(&e->threads_now, memory_order_relaxed);
+
+    if (n_cores < nt) nt = n_cores == 1 ? 1 : nt;
+    if (nt != e->omp_threads) {
+        zi_dnn_set_threads(nt);
+        e->omp_threads = nt;
+    }
+    uint64_t now = e->os->now_ns(e->os);
+    for (uint32_t a = p->begin; a < p->end; a++) {
+        const exec_cmd *cmd = &e->cmds[a];
+        r->begin_ns[a] = now;
+        if (cmd->kind == ZI_ACT_RUN || cmd->kind == ZI_ACT_REDO) {
+            if (atomic_load_explicit(&e->failed, memory_order_relaxed) == 0)
+                run_node(r, cmd, nt);
+            if (e->opt.watch && r->bad == ZI_ID_NONE) look_for_bad(r, cmd, nt);
+            now = e->os->now_ns(e->os);
+        }
+        r->end_ns[a] = now;
+    }
+    if (p->end == e->plan->n_acts) finish_step(r);
+}

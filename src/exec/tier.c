@@ -1,0 +1,175 @@
+/* tier.c -- spill file and memory; tier.h has the promises. */
+#include "exec/tier.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "base/alloc.h"
+#include "base/try.h"
+
+#define CHUNK (8ull << 20) /* one system call at most */
+
+struct zi_tier {
+    const zi_os     *os;
+    int              fd; /* -1: ram */
+    bool             direct;
+    char            *ram;
+    uint64_t         size_bytes;
+    _Atomic uint64_t out_bytes, in_bytes, out_ns, in_ns;
+};
+
+static zico_status
+open_file(zi_tier *t, const char *dir)
+{
+    char path[4096];
+    int  len =
+        snprintf(path, sizeof path, "%s/zico-spill-%d-%p", dir, (int)getpid(), (void *)t);
+
+    if (len < 0 || (size_t)len >= sizeof path) return ZICO_E_ARG;
+    const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
+    long      fd = t->os->open_file(t->os, path, flags | O_DIRECT, 0600);
+    t->direct = fd >= 0;
+    if (fd == -EINVAL) fd = t->os->open_file(t->os, path, flags, 0600);
+    if (fd < 0) return zi_os_status(fd);
+    t->fd = (int)fd;
+    return zi_os_status(t->os->unlink(t->os, path));
+}
+
+zico_status
+zi_tier_open(const zi_os *os, const char *spec, zi_tier **ret_tier)
+{
+    const bool file = strncmp(spec, "file:", 5) == 0;
+    zi_tier   *t;
+
+    if (!file && strcmp(spec, "ram") != 0) return ZICO_E_FORMAT;
+    t = zi_calloc(1, sizeof *t);
+    if (!t) return ZICO_E_NOMEM;
+    t->os = os;
+    t->fd = -1;
+    zico_status st = file ? open_file(t, spec + 5) : ZICO_OK;
+    if (st < 0) {
+        zi_tier_close(t);
+        return st;
+    }
+    *ret_tier = t;
+    return ZICO_OK;
+}
+
+void
+zi_tier_close(zi_tier *t)
+{
+    if (!t) return;
+    if (t->fd >= 0) t->os->close(t->os, t->fd);
+    free(t->ram);
+    zi_free(t);
+}
+
+zico_status
+zi_tier_reserve(zi_tier *t, uint64_t size_bytes)
+{
+    const uint64_t size =
+        (size_bytes + ZI_TIER_ALIGN - 1) / ZI_TIER_ALIGN * ZI_TIER_ALIGN;
+
+    if (size <= t->size_bytes) return ZICO_OK;
+    if (t->fd >= 0) {
+        ZI_TRY(zi_os_status(t->os->allocate(t->os, t->fd, 0, size)));
+    } else {
+        char *more = aligned_alloc(ZI_TIER_ALIGN, size);
+        if (!more) return ZICO_E_NOMEM;
+        if (t->size_bytes) memcpy(more, t->ram, t->size_bytes);
+        free(t->ram);
+        t->ram = more;
+    }
+    t->size_bytes = size;
+    return ZICO_OK;
+}
+
+static zico_status
+file_move(zi_tier *t, uint64_t at, char *mem, uint64_t n, bool out)
+{
+    for (uint64_t done = 0; done < n;) {
+        uint64_t len = n - done < CHUNK ? n - done : CHUNK;
+        long     rc = out ? t->os->pwrite(t->os, t->fd, mem + done, len, at + done)
+                          : t->os->pread(t->os, t->fd, mem + done, len, at + done);
+        if (rc == -EINTR) continue;
+        if (rc == -EINVAL && t->direct) { /* this file system changed its mind */
+            t->direct = false;
+            fcntl(t->fd, F_SETFL, 0);
+            continue;
+        }
+        if (rc < 0) return zi_os_status(rc);
+        if (rc == 0) return ZICO_E_IO; /* the file has become shorter */
+        done += (uint64_t)rc;
+    }
+    if (!t->direct) {
+        if (out) t->os->fsync(t->os, t->fd);
+        posix_fadvise(t->fd, (off_t)at, (off_t)n, POSIX_FADV_DONTNEED);
+    }
+    return ZICO_OK;
+}
+
+static zico_status
+move(zi_tier *t, uint64_t at, char *mem, uint64_t n_bytes, bool out)
+{
+    const uint64_t begin = t->os->now_ns(t->os);
+    const uint64_t n = (n_bytes + ZI_TIER_ALIGN - 1) / ZI_TIER_ALIGN * ZI_TIER_ALIGN;
+
+    if (at % ZI_TIER_ALIGN || at + n > t->size_bytes) return ZICO_E_ARG;
+    if (t->fd >= 0)
+        ZI_TRY(file_move(t, at, mem, n, out));
+    else
+        memcpy(out ? t->ram + at : mem, out ? mem : t->ram + at, n_bytes);
+    atomic_fetch_add(out ? &t->out_bytes : &t->in_bytes, n_bytes);
+    atomic_fetch_add(out ? &t->out_ns : &t->in_ns, t->os->now_ns(t->os) - begin);
+    return ZICO_OK;
+}
+
+zico_status
+zi_tier_write(zi_tier *t, uint64_t at, const void *src, uint64_t n_bytes)
+{
+    return move(t, at, (char *)(uintptr_t)src, n_bytes, true);
+}
+
+zico_status
+zi_tier_read(zi_tier *t, uint64_t at, void *dst, uint64_t n_bytes)
+{
+    return move(t, at, dst, n_bytes, false);
+}
+
+void
+zi_tier_read_stats(const zi_tier *t, zi_tier_stats *ret_stats)
+{
+    *ret_stats = (zi_tier_stats){.out_bytes = atomic_load(&t->out_bytes),
+                                 .in_bytes = atomic_load(&t->in_bytes),
+                                 .out_ns = atomic_load(&t->out_ns),
+                                 .in_ns = atomic_load(&t->in_ns)};
+}
+
+zico_status
+zi_tier_measure(zi_tier *t, uint64_t n_bytes, double *ret_out_bytes_per_s,
+                double *ret_in_bytes_per_s)
+{
+    const uint64_t n = (n_bytes + ZI_TIER_ALIGN - 1) / ZI_TIER_ALIGN * ZI_TIER_ALIGN;
+    char          *mem = aligned_alloc(ZI_TIER_ALIGN, n);
+    uint64_t       t0, t1, t2;
+
+    if (!mem) return ZICO_E_NOMEM;
+    memset(mem, 1, n);
+    zico_status st = zi_tier_reserve(t, n);
+    t0 = t->os->now_ns(t->os);
+    if (st >= 0) st = zi_tier_write(t, 0, mem, n);
+    t1 = t->os->now_ns(t->os);
+    if (st >= 0) st = zi_tier_read(t, 0, mem, n);
+    t2 = t->os->now_ns(t->os);
+    free(mem);
+    if (st < 0) return st;
+    *ret_out_bytes_per_s = (double)n * 1e9 / (double)(t1 > t0 ? t1 - t0 : 1);
+    *ret_in_bytes_per_s = (double)n * 1e9 / (double)(t2 > t1 ? t2 - t1 : 1);
+    return ZICO_OK;
+}

@@ -1,0 +1,45 @@
+/* exec/tier.h -- where tensors go that a plan moves out, and come back from.
+ *
+ * file:DIR  one file, made large enough before the first step, unlinked as soon as it is open
+ *           (nothing is left behind, whatever happens), read and written past the page cache
+ *           where the file system allows it, else dropped from it.
+ * ram       ordinary memory.  On the host device this frees nothing: for tests.
+ *
+ * THREADS   write and read may run at the same time, on different ranges.
+ */
+#ifndef ZI_EXEC_TIER_H
+#define ZI_EXEC_TIER_H
+
+#include <stdint.h>
+#include "os/os.h"
+#include "zico/status.h"
+
+#define ZI_TIER_ALIGN 4096u /* of addresses, offsets and sizes */
+
+typedef struct zi_tier zi_tier;
+
+typedef struct zi_tier_stats {
+    uint64_t out_bytes, in_bytes;
+    uint64_t out_ns, in_ns; /* time spent in them */
+} zi_tier_stats;
+
+/* "file:DIR" or "ram"; size_bytes 0: grown by zi_tier_reserve.  ZICO_E_NOTFOUND: no such
+ * directory; ZICO_E_IO: no room, or not writable; ZICO_E_FORMAT: neither of the two forms. */
+ZICO_NODISCARD zico_status zi_tier_open(const zi_os *os, const char *spec,
+                                        zi_tier **ret_tier);
+void                       zi_tier_close(zi_tier *t); /* NULL is fine */
+
+/* Room for that many bytes in all. */
+ZICO_NODISCARD zico_status zi_tier_reserve(zi_tier *t, uint64_t size_bytes);
+ZICO_NODISCARD zico_status zi_tier_write(zi_tier *t, uint64_t at, const void *src,
+                                         uint64_t n_bytes);
+ZICO_NODISCARD zico_status zi_tier_read(zi_tier *t, uint64_t at, void *dst,
+                                        uint64_t n_bytes);
+void                       zi_tier_read_stats(const zi_tier *t, zi_tier_stats *ret_stats);
+
+/* How fast it is in both directions, measured with `n_bytes` (some megabytes). */
+ZICO_NODISCARD zico_status zi_tier_measure(zi_tier *t, uint64_t n_bytes,
+                                           double *ret_out_bytes_per_s,
+                                           double *ret_in_bytes_per_s);
+
+#endif /* ZI_EXEC_TIER_H */

@@ -1,0 +1,102 @@
+/* tests/numeric/exec_nets_test.c -- whole networks agree with the reference, tensor by tensor.
+ * timeout: 300 */
+#include "exec_compare.h"
+#include "graph/zoo/zoo.h"
+
+static zi_graph *
+net(const char *spec, int64_t batch, zi_optim_kind kind)
+{
+    zi_graph     *g;
+    zi_graph_diag diag = {0};
+
+    zico_status st = zi_zoo_build(spec, batch, true, 7, &diag, &g);
+    if (st < 0) print_error("%s\n", diag.text);
+    expect_ok(st);
+    zi_optim o = zi_optim_default(kind);
+    o.decay = 1e-4;
+    expect_ok(zi_graph_fuse(g, &diag));
+    expect_ok(zi_graph_differentiate(g, g->loss, &diag));
+    expect_ok(zi_graph_add_update(g, &o, &diag));
+    return g;
+}
+
+static void
+check(const char *spec, int64_t batch, zi_optim_kind kind, int64_t classes, double tol)
+{
+    zi_graph *g = net(spec, batch, kind);
+
+    for (unsigned nt = 1; nt <= 2; nt++) {
+        cmp_options o = {.n_threads = nt,
+                         .n_steps = 2,
+                         .all = true,
+                         .tolerance = 1e-4,
+                         .n_classes = classes};
+        cmp_graph(g, &o);
+    }
+    cmp_options o = {.n_threads = 2,
+                     .n_steps = 2,
+                     .tolerance = tol,
+                     .n_classes = classes};
+    cmp_graph(g, &o);
+    zi_graph_free(g);
+}
+
+/* A perceptron with its update. */
+static void
+mlp(void **state)
+{
+    (void)state;
+    check("mlp", 5, ZI_OPTIM_MOMENTUM, 10, 1e-4);
+}
+
+/* Convolutions, batch norm, residual sums. */
+static void
+resnet20(void **state)
+{
+    (void)state;
+    check("resnet20:size=16", 3, ZI_OPTIM_MOMENTUM, 10, 5e-3);
+}
+
+/* Depthwise convolutions, ReLU6, channels that do not fill a block. */
+static void
+mobilenet_v2(void **state)
+{
+    (void)state;
+    check("mobilenet_v2:size=96,classes=10", 2, ZI_OPTIM_SGD, 10, 1e-1);
+}
+
+/* Concatenation along channels, transposed convolution or resize, a loss per pixel. */
+static void
+unet(void **state)
+{
+    (void)state;
+    check("unet:size=16,width=8", 2, ZI_OPTIM_MOMENTUM, 2, 5e-2);
+}
+
+/* Embedding, unrolled cells, dropout. */
+static void
+lstm_lm(void **state)
+{
+    (void)state;
+    check("lstm_lm:vocab=50,width=24,hidden=24,seq=5", 3, ZI_OPTIM_SGD, 50, 1e-3);
+}
+
+/* Attention from parts, layer norm, GELU. */
+static void
+gpt(void **state)
+{
+    (void)state;
+    check("gpt:vocab=40,seq=12,width=32,layers=2,heads=2,dropout=0.1", 2, ZI_OPTIM_SGD,
+          40, 1e-3);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mlp),          cmocka_unit_test(resnet20),
+        cmocka_unit_test(mobilenet_v2), cmocka_unit_test(unet),
+        cmocka_unit_test(lstm_lm),      cmocka_unit_test(gpt),
+    };
+    return t_main(tests);
+}
