@@ -91,7 +91,8 @@ ZICO_API void                       zico_uncharge(zico_session *s, uint64_t size
 ZICO_API unsigned zico_cores(zico_session *s);
 
 /* The last refusal or reason to wait, in words: what was asked, what there was, what to
- * try.  Copies at most cap bytes with a terminating 0; returns the full length. */
+ * try.  NULL: why this thread's last zico_session_open failed.  Copies at most cap bytes
+ * with a terminating 0; returns the full length. */
 ZICO_API size_t zico_last_message(zico_session *s, char *buf, size_t cap);
 
 typedef struct zico_stats {

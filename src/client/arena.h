@@ -6,8 +6,11 @@
  *            never keeps a long-lived region from going back.
  * REUSE      A block freed on a stream may be given out again on the same stream at
  *            once.  A region goes back to the broker when its last block is freed and
- *            the stream has passed that point (one fence per ZI_ARENA_FENCE_BYTES freed).
- * LARGE      Blocks larger than a region get a lease of their own (a run, or stitched).
+ *            the stream has passed that point (a fence, recorded when a region becomes
+ *            empty).  A block freed on another stream than it was made for is free once
+ *            that stream has got there.
+ * LARGE      Blocks may cross from a region to the next; one larger than a region gets a
+ *            run of them (stitched if need be), and what it leaves of the last is for others.
  * INVARIANTS (zi_arena_verify)
  *   A1  blocks of a region do not overlap, are aligned as asked, lie inside it
  *   A2  live + free bytes of a region equal its size; neighbours are never both free
@@ -41,8 +44,12 @@ void        zi_arena_release(zi_arena *a, void *block, zi_stream *stream);
 bool   zi_arena_owns(const zi_arena *a, const void *p);
 size_t zi_arena_usable(zi_arena *a, const void *block); /* 0: not a live block */
 
-/* Give back what is held but empty (RECALL, end of a step). */
+/* Give back what is held but empty (end of a step).  Called by the thread that feeds the
+ * streams the arena knows: it may record fences on them. */
 void zi_arena_trim(zi_arena *a);
+
+/* Before a stream is closed: waits for it, and forgets it. */
+void zi_arena_stream_gone(zi_arena *a, zi_stream *stream);
 
 void        zi_arena_read_stats(zi_arena *a, zi_arena_stats *ret_stats);
 zico_status zi_arena_verify(zi_arena *a, int *ret_invariant);

@@ -1,6 +1,6 @@
 /* hook/extent.h -- private mappings inside one reserved range of address space.
  *
- * A large block that must not live in the pool is an *extent*: whole grains of 64 KiB of
+ * A large block that must not live in the pool is an *extent*: whole grains of 16 KiB of
  * a range that is reserved once and never moves, so that "is it ours?" is one comparison.
  *
  *       FREE ------ place, back -----> LIVE          (mapped, charged by the caller)
@@ -27,7 +27,7 @@
 #include "os/os.h"
 #include "zico/status.h"
 
-#define ZI_EXTENT_GRAIN ((size_t)64 << 10)
+#define ZI_EXTENT_GRAIN ((size_t)16 << 10)
 
 typedef enum zi_extent_state {
     ZI_EXTENT_INNER, /* not the first grain of an extent */

@@ -18,6 +18,13 @@
  *       taken ahead; suspend a native job that can; at last refuse the job that exceeded
  *       its claim (DENY with E_NOMEM), never another
  *   D6  a job that cannot fit even alone is told so at once, with numbers
+ *   D7  a device on which nobody runs while somebody asks is not left idle: if the policy
+ *       starts nobody and has set no timer, the desk starts the oldest asker that is safe
+ *
+ * ANSWERS  Each request (ask, raise, step_ask) is answered by effects only: GRANT, DENY or GO
+ *   with its seq, WAITs before.  A call's own status speaks of the call (E_ARG: no such job,
+ *   E_STATE, E_NOMEM: nothing was booked), never of the request.
+ * AHEAD    A request taken ahead never waits: granted in part, or DENY with E_BUSY.
  * NEXT   broker/broker.c, sim/sim.c.
  */
 #ifndef ZI_POLICY_DESK_H
@@ -51,10 +58,11 @@ typedef struct zi_job_spec {
 } zi_job_spec;
 
 typedef enum zi_effect_kind {
-    ZI_EFFECT_GRANT, /* job, seq, grant (runs and punches; punch first); bytes */
-    ZI_EFFECT_DENY,  /* job, seq, status, asked, had                           */
+    ZI_EFFECT_GRANT, /* job, seq, hold, value: bytes; grant (runs and punches; punch first),
+                        NULL for a raise */
+    ZI_EFFECT_DENY, /* job, seq, status, asked, had                           */
     ZI_EFFECT_WAIT, /* job, seq, reason, position, behind: (new) reason to wait; seq 0: the step */
-    ZI_EFFECT_GO,      /* job, value: cores                                      */
+    ZI_EFFECT_GO,      /* job, seq, value: cores                                 */
     ZI_EFFECT_CORES,   /* job, value                                             */
     ZI_EFFECT_RECALL,  /* job, value: regions                                    */
     ZI_EFFECT_SUSPEND, /* job */
@@ -112,7 +120,11 @@ zico_status zi_desk_set_limits(zi_desk *d, zi_job_id job, const zi_job_limits *l
                                uint32_t weight_milli, uint64_t now_ns);
 zico_status zi_desk_control(zi_desk *d, zi_job_id job, zi_control verb, uint64_t now_ns);
 
-/* -- a restart: rebuild before anything is granted ------------------------------------------ */
+/* -- a restart: rebuild before anything is granted ------------------------------------------
+ * zi_desk_hold(true); zi_desk_adopt for each job; zi_ledger_adopt_* on zi_desk_ledger(d) for
+ * what each holds; zi_desk_hold(false).  spec->claim_bytes should carry the claim that the view
+ * showed before the restart: a step under way whose claim nobody knows is taken to need
+ * no more than it holds, and each further request of it is a raise. */
 zico_status zi_desk_adopt(zi_desk *d, zi_job_id job, const zi_job_spec *spec,
                           bool in_step, uint64_t step_no, uint64_t now_ns);
 /* Holds all grants and starts (reason REJOIN) until it is called with false. */
@@ -137,7 +149,8 @@ typedef struct zi_waiting {
     uint64_t  exchanged_bytes; /* returned within steps, over its life */
     int64_t   lane;
 } zi_waiting;
-void        zi_desk_waiting(zi_desk *d, zi_job_id job, zi_waiting *ret_waiting);
+void zi_desk_waiting(zi_desk *d, zi_job_id job, zi_waiting *ret_waiting);
+/* 1 to 7: the ledger's.  8: views disagree with it.  9: D4.  10: D2. */
 zico_status zi_desk_verify(zi_desk *d, int *ret_invariant);
 
 #endif /* ZI_POLICY_DESK_H */

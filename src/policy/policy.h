@@ -7,13 +7,13 @@
  *   simulator.  Nobody trusts it: the desk (desk.h) checks each answer against ledger and
  *   banker, so a bad policy can be slow or unfair but can break no promise of R1 to R3.
  *
- * EVENTS   JOIN, LEAVE, STEP_ASK, STEP_END, LEASE_ASK, REGION (taken or returned),
+ * EVENTS   JOIN, LEAVE, STEP_ASK, STEP_BEGAN, STEP_END, LEASE_ASK, REGION (taken or returned),
  *          BUDGET (also limits, pause, weight), TIMER
  * ANSWERS  GO (start the step), GRANT (a waiting request), CORES, SUSPEND, RESUME,
  *          WAKE_AT (a TIMER event at that time), REASON (why a job is kept waiting)
  *
- * LEARNING A job without a tide (`tide == NULL` and no declared claim) is being learnt: its
- *          first step must run alone.  zi_policy_learn_gate (common.c) does that for every policy.
+ * LEARNING A job about which nothing is known (no claim, no tide) runs its first step alone: the
+ *          desk sees to it, and starts it itself.  A policy only sees that its GO is refused.
  * CLAIMS   The desk keeps them (decision 5): declared, else worst observed + 5 %, else the
  *          budget minus everybody's fixed and private bytes.
  * NEXT     banker.h, desk.h; zico.c, salus.c, gandiva.c, temporal.c, spatial.c.
@@ -94,6 +94,7 @@ typedef enum zi_event_kind {
     ZI_EVENT_JOIN,
     ZI_EVENT_LEAVE, /* the row is still in the view for this one event */
     ZI_EVENT_STEP_ASK,
+    ZI_EVENT_STEP_BEGAN, /* a GO was carried out, or the desk started a learner */
     ZI_EVENT_STEP_END,
     ZI_EVENT_LEASE_ASK,
     ZI_EVENT_REGION,
@@ -149,7 +150,7 @@ typedef struct zi_policy_ops {
      * that was refused shows as a job that is still ASKING in the next view. */
 } zi_policy_ops;
 
-/* Helpers for policies (common.c). */
+/* policy_common.h has more helpers. */
 void zi_out_add(zi_out *out, zi_answer_kind kind, size_t job, uint64_t request,
                 uint64_t value);
 

@@ -8,8 +8,8 @@
  *   are handed in.
  *
  * GROUPING  errs on the safe side: rises that are grouped count at the earliest of
- *           their times, falls at the latest.  The peak of a grouped tide is never
- *           below the true peak.
+ *           their times, falls at the latest.  A grouped tide is nowhere below the true
+ *           curve, and its peak is the true peak.
  * INVARIANTS (zi_tide_verify)
  *   T1  points are ordered by at_ns; at equal times rises come before falls
  *   T2  no point has delta 0; no prefix sum is negative
@@ -83,7 +83,7 @@ typedef struct zi_tide_learner {
 } zi_tide_learner;
 
 /* Take a newly observed step into account: robust to outliers, quick to follow a real
- * change (tide/learn.c says how). */
+ * change (tide_learn.c says how). */
 zi_tide_change zi_tide_learn(zi_tide_learner *l, const zi_tide *observed);
 
 /* Do the job's steps repeat well enough to predict from? */

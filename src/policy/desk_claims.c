@@ -1,0 +1,202 @@
+/* desk_claims.c -- how much each job may come to hold in its step, and is that safe?
+ *
+ * CLAIM  of a job that begins a step: what it declared, else the worst step observed + 5 %,
+ *        else (it is being learnt) everything; never more than its max and than the room
+ *        that is left when all steps have ended.  Fixed while the step runs, except by RAISE.
+ * STUCK  A job inside a step that waits for something beyond its claim (a raise, private or fixed
+ *        memory) may never finish.  The banker's table leaves it out and counts
+ *        what it holds as gone: nobody's safety may rest on it.
+ */
+#include "policy/desk_private.h"
+
+#include "base/check.h"
+
+static uint64_t
+round_up(uint64_t bytes, uint64_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+static uint64_t
+minus(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+bool
+zi_desk_is_learning(const zi_desk_row *j)
+{
+    return j->spec.claim_bytes == 0 && j->worst_bytes == 0;
+}
+
+uint64_t
+zi_desk_need(const zi_desk *d, const zi_desk_row *j)
+{
+    uint64_t unit = d->view.region_bytes;
+    if (j->spec.claim_bytes) return round_up(j->spec.claim_bytes, unit);
+    return round_up(j->worst_bytes + j->worst_bytes / 20, unit);
+}
+
+uint64_t
+zi_desk_room(zi_desk *d, zi_job_id job)
+{
+    const zi_desk_row *j = &d->row[job];
+    const zi_job_view *v = zi_desk_view_of(d, job);
+    uint64_t           own = j->in_step ? 0 : v->step_bytes; /* counted as permanent */
+    uint64_t           room = minus(d->target_bytes, d->permanent_bytes - own);
+    uint64_t           max = v->limits.max_bytes;
+
+    if (max && minus(max, v->fixed_bytes) < room) room = minus(max, v->fixed_bytes);
+    return room;
+}
+
+uint64_t
+zi_desk_claim(zi_desk *d, zi_job_id job)
+{
+    const zi_desk_row *j = &d->row[job];
+    uint64_t           room = zi_desk_room(d, job), need = zi_desk_need(d, j);
+
+    if (j->in_step) return j->step_claim_bytes;
+    return need == 0 || need > room ? room : need;
+}
+
+static bool
+looks_hung(const zi_desk *d, const zi_desk_row *j, const zi_job_view *v)
+{
+    uint64_t last = v->last_region_ns > v->began_ns ? v->last_region_ns : v->began_ns;
+    uint64_t usual =
+        v->last_step_ns > v->solo_step_ns ? v->last_step_ns : v->solo_step_ns;
+    uint64_t quiet = minus(d->now_ns, last);
+
+    if (!j->in_step || quiet <= ZI_DESK_HANG_NS) return false;
+    for (unsigned i = 0; i < ZI_LEDGER_REQS_PER_JOB; i++)
+        if (j->wait[i].id) return false; /* it is we who keep it */
+    return usual > 0 && quiet / ZI_DESK_HANG_STEPS > usual && j->raise_seq == 0;
+}
+
+/* From the ledger into one view. */
+static void
+copy_held(zi_desk *d, zi_job_view *v)
+{
+    const zi_ledger_job *l = zi_ledger_job_of(d->ledger, v->id);
+    zi_desk_row         *j = &d->row[v->id];
+
+    if (!l) return;
+    v->fixed_bytes = l->n_fixed * d->view.region_bytes + l->private_bytes;
+    v->step_bytes = l->n_step * d->view.region_bytes;
+    v->limits = l->limits;
+    if (j->in_step && v->step_bytes > j->step_peak_bytes)
+        j->step_peak_bytes = v->step_bytes;
+}
+
+/* Remarkable jobs: who is learnt, who wants to be, who hangs, who holds most. */
+static void
+note_remarkable(zi_desk *d, const zi_job_view *v)
+{
+    const zi_desk_row *j = &d->row[v->id];
+
+    if (zi_desk_is_learning(j)) {
+        if (j->in_step)
+            d->learner_in_step = v->id;
+        else if (v->state == ZI_JOB_ASKING &&
+                 (d->learner_asking == ZI_JOB_NONE ||
+                  v->asked_ns < zi_desk_view_of(d, d->learner_asking)->asked_ns))
+            d->learner_asking = v->id;
+    }
+    if (looks_hung(d, j, v)) d->hung = v->id;
+    if (j->in_step && (d->biggest == ZI_JOB_NONE ||
+                       v->step_bytes > zi_desk_view_of(d, d->biggest)->step_bytes))
+        d->biggest = v->id;
+}
+
+void
+zi_desk_refresh(zi_desk *d)
+{
+    zi_ledger_totals sum;
+    uint64_t         running = 0;
+
+    zi_ledger_sum(d->ledger, &sum);
+    d->target_bytes = sum.target_bytes;
+    d->budget_bytes = sum.budget_bytes;
+    d->free_bytes = sum.free_bytes;
+    d->n_in_step = 0;
+    d->need_most_bytes = 0;
+    d->learner_in_step = d->learner_asking = d->hung = d->biggest = ZI_JOB_NONE;
+    for (size_t i = 0; i < d->n_jobs; i++) {
+        zi_job_view       *v = &d->job[i];
+        const zi_desk_row *j = &d->row[v->id];
+        copy_held(d, v);
+        note_remarkable(d, v);
+        if (j->in_step) {
+            running += v->step_bytes;
+            d->n_in_step++;
+        }
+        uint64_t need = zi_desk_need(d, j);
+        if (need > d->need_most_bytes && j->live) d->need_most_bytes = need;
+    }
+    d->permanent_bytes = sum.leased_bytes + sum.private_bytes - running;
+    for (size_t i = 0; i < d->n_jobs; i++) {
+        d->job[i].claim_bytes = zi_desk_claim(d, d->job[i].id);
+        d->job[i].claim_known = !zi_desk_is_learning(&d->row[d->job[i].id]);
+    }
+    d->view.budget_bytes = sum.target_bytes;
+    d->view.free_bytes = sum.free_bytes;
+    d->view.n_jobs = d->n_jobs;
+    d->view.n_requests = zi_ledger_n_requests(d->ledger);
+    d->view.request = zi_ledger_request(d->ledger, 0);
+    d->table_fresh = false;
+}
+
+bool
+zi_desk_is_beyond(const zi_desk *d, const zi_request *req)
+{
+    const zi_desk_row *j = &d->row[req->job];
+    if (!j->in_step) return false;
+    if (req->hold != ZI_HOLD_STEP) return true;
+    return d->job[j->at].step_bytes + req->size_bytes > j->step_claim_bytes;
+}
+
+bool
+zi_desk_is_stuck(const zi_desk *d, zi_job_id job)
+{
+    const zi_desk_row *j = &d->row[job];
+
+    if (!j->in_step) return false;
+    if (j->raise_seq) return true;
+    for (unsigned i = 0; i < ZI_LEDGER_REQS_PER_JOB; i++) {
+        if (!j->wait[i].id) continue;
+        const zi_request *req = zi_ledger_find(d->ledger, j->wait[i].id);
+        if (req && !req->ahead && zi_desk_is_beyond(d, req)) return true;
+    }
+    return false;
+}
+
+static void
+open_table(zi_desk *d, zi_job_id with, uint64_t claim_bytes)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < d->n_jobs; i++) {
+        const zi_job_view *v = &d->job[i];
+        const zi_desk_row *j = &d->row[v->id];
+        if (v->id == with)
+            d->table_job[n++] = (zi_banker_job){v->step_bytes, claim_bytes};
+        else if (j->in_step && !zi_desk_is_stuck(d, v->id))
+            d->table_job[n++] = (zi_banker_job){v->step_bytes, j->step_claim_bytes};
+    }
+    zi_banker_open(&d->table, d->free_bytes, d->table_job, n, d->table_entry);
+    d->table_fresh = with == ZI_JOB_NONE;
+}
+
+const zi_banker *
+zi_desk_table(zi_desk *d)
+{
+    if (!d->table_fresh) open_table(d, ZI_JOB_NONE, 0);
+    return &d->table;
+}
+
+void
+zi_desk_table_with(zi_desk *d, zi_job_id job, uint64_t claim_bytes)
+{
+    open_table(d, job, claim_bytes);
+}

@@ -1,0 +1,187 @@
+/* policy/desk_private.h -- the desk's insides, shared by its files.
+ *
+ *   desk.c          jobs come, go, are limited, paused, adopted; looking
+ *   desk_steps.c    steps: asking, going, ending, learning alone
+ *   desk_claims.c   claims, room, the banker's table
+ *   desk_queue.c    requests: asking, judging, serving in order, raising
+ *   desk_ladder.c   when waiting is not enough: recall, suspend, refuse
+ *   desk_settle.c   after each call: ask the policy, serve, say why others wait
+ *   desk_effects.c  the queue of effects
+ */
+#ifndef ZI_POLICY_DESK_PRIVATE_H
+#define ZI_POLICY_DESK_PRIVATE_H
+
+#include "policy/banker.h"
+#include "policy/desk.h"
+
+#define ZI_DESK_PATIENCE_NS                                                              \
+    1000000000ull /* before a request beyond the claim is refused */
+#define ZI_DESK_HANG_NS    5000000000ull /* a job that does nothing for so long ...      */
+#define ZI_DESK_HANG_STEPS 4u           /* ... and for so many of its steps, hangs      */
+#define ZI_DESK_TELL_NS    100000000ull /* between two WAITs that differ in place only  */
+#define ZI_DESK_EVENTS_MAX 1024u
+#define ZI_NEVER           UINT64_MAX
+
+/* Why one thing waits, and what was told about it. */
+typedef struct zi_desk_wait {
+    uint64_t  id; /* the request; 0: slot not in use */
+    zi_reason reason;
+    zi_reason told; /* NONE: nothing yet */
+    zi_job_id behind;
+    uint32_t  position;
+    uint32_t  told_position;
+    uint64_t  told_ns;
+} zi_desk_wait;
+
+typedef struct zi_desk_row {
+    bool              live;
+    size_t            at; /* place in d->job */
+    zi_job_spec       spec;
+    zi_tide_learner  *learner;
+    zi_tide_recorder *rec;
+    uint64_t worst_bytes; /* most step bytes held in a step so far; 0: none seen */
+    uint64_t last_peak_bytes;
+
+    bool     asked, in_step;
+    uint32_t step_seq;
+    uint64_t step_claim_bytes; /* of the present step */
+    uint64_t step_peak_bytes;
+    bool     alone;     /* nobody else was inside a step since this one began */
+    bool     all_cores; /* ... and it had all of them */
+    uint32_t n_ahead;   /* regions taken ahead, not recalled */
+
+    bool          paused, suspend_wanted, leaving, suspended, by_ladder;
+    bool          limits_wait;
+    zi_job_limits limits_next;
+
+    uint32_t raise_seq; /* 0: none */
+    uint64_t raise_bytes, raise_ns;
+
+    zi_reason    policy_reason;
+    zi_job_id    policy_behind;
+    zi_desk_wait step_wait, raise_wait;
+    zi_desk_wait wait[ZI_LEDGER_REQS_PER_JOB];
+    uint64_t     wait_since_ns; /* ZI_NEVER: does not wait */
+    uint64_t     waited_ns;
+    uint64_t     exchanged_bytes;
+    int64_t      lane;
+} zi_desk_row;
+
+typedef struct zi_desk_stored { /* an effect whose runs lie in d->runs */
+    zi_effect e;
+    bool      has_grant;
+    size_t    first_run, n_runs, n_punch;
+} zi_desk_stored;
+
+typedef struct zi_desk_event {
+    zi_event  ev;
+    zi_job_id job; /* rows stay, places in the view move */
+} zi_desk_event;
+
+struct zi_desk {
+    uint32_t             n_cores;
+    const zi_policy_ops *policy;
+    void                *policy_state;
+    zi_ledger           *ledger;
+    uint64_t             now_ns;
+    bool                 hold;
+
+    zi_desk_row *row; /* [ZI_LEDGER_JOBS_MAX], by zi_job_id */
+    zi_job_view *job; /* [n_jobs], in the order of joining  */
+    size_t       n_jobs;
+    zi_view      view;
+    zi_out       out;
+
+    size_t        n_events, first_event;
+    zi_desk_event event[ZI_DESK_EVENTS_MAX];
+
+    zi_desk_stored *effect;
+    size_t          n_effects, first_effect, cap_effects;
+    zi_run         *runs;
+    size_t          n_runs, cap_runs;
+    zi_grant        grant; /* filled by the ledger */
+    zi_grant        shown; /* handed out by zi_desk_next */
+
+    /* sums, fresh after zi_desk_refresh */
+    uint64_t  permanent_bytes; /* what stays when all present steps end   */
+    uint64_t  target_bytes, budget_bytes, free_bytes;
+    uint64_t  need_most_bytes; /* largest known need of any job           */
+    size_t    n_in_step;
+    zi_job_id learner_in_step, learner_asking, hung, aged, biggest;
+
+    bool            table_fresh;
+    zi_banker       table; /* jobs inside a step that can go on by themselves */
+    zi_banker_job   table_job[ZI_LEDGER_JOBS_MAX];
+    zi_banker_entry table_entry[ZI_LEDGER_JOBS_MAX];
+
+    uint64_t policy_wake_ns, told_wake_ns;
+};
+
+static inline zi_job_view *
+zi_desk_view_of(zi_desk *d, zi_job_id job)
+{
+    return &d->job[d->row[job].at];
+}
+
+static inline bool
+zi_desk_is_live(const zi_desk *d, zi_job_id job)
+{
+    return job < ZI_LEDGER_JOBS_MAX && d->row[job].live;
+}
+
+/* -- desk_effects.c ---------------------------------------------------------------------- */
+/* Room for one more effect with the largest grant; nothing is booked without it. */
+zico_status zi_desk_reserve(zi_desk *d);
+/* grant: NULL, or d->grant as the ledger filled it.  Needs a reservation. */
+void zi_desk_emit(zi_desk *d, const zi_effect *e, const zi_grant *grant);
+void zi_desk_deny(zi_desk *d, zi_job_id job, uint32_t seq, zico_status why,
+                  uint64_t asked_bytes, uint64_t had_bytes, zi_hold hold);
+
+/* -- desk_claims.c ----------------------------------------------------------------------- */
+/* Brings views and sums up to date with the ledger. */
+void zi_desk_refresh(zi_desk *d);
+bool zi_desk_is_learning(const zi_desk_row *j);
+/* What the job is known to need in a step: declared or observed; 0: unknown. */
+uint64_t zi_desk_need(const zi_desk *d, const zi_desk_row *j);
+/* What the job could hold in a step if all other steps ended. */
+uint64_t zi_desk_room(zi_desk *d, zi_job_id job);
+uint64_t zi_desk_claim(zi_desk *d, zi_job_id job);
+/* The table without jobs that wait for something beyond their claim. */
+const zi_banker *zi_desk_table(zi_desk *d);
+/* As it, with one job's claim replaced (also if it is in no step or stuck). */
+void zi_desk_table_with(zi_desk *d, zi_job_id job, uint64_t claim_bytes);
+/* Does this request of a job inside a step go beyond what it claimed? */
+bool zi_desk_is_beyond(const zi_desk *d, const zi_request *req);
+bool zi_desk_is_stuck(const zi_desk *d, zi_job_id job);
+
+/* -- desk_queue.c ------------------------------------------------------------------------ */
+/* Would it fit if all present steps ended?  (Else only somebody's leaving helps.) */
+bool zi_desk_fits_drained(zi_desk *d, const zi_request *req);
+/* Grants what may be granted, oldest first; true: something was. */
+bool          zi_desk_serve(zi_desk *d);
+bool          zi_desk_grant_one(zi_desk *d, uint64_t id, uint32_t n_regions);
+zi_desk_wait *zi_desk_wait_of(zi_desk *d, const zi_request *req);
+
+/* -- desk_steps.c ------------------------------------------------------------------------ */
+/* NONE: it may begin now.  Else why not, and behind whom. */
+zi_reason zi_desk_may_go(zi_desk *d, zi_job_id job, zi_job_id *ret_behind);
+bool      zi_desk_go(zi_desk *d, zi_job_id job);
+/* A learner, or anybody if the policy leaves the device idle; true: somebody went. */
+bool zi_desk_go_unasked(zi_desk *d);
+void zi_desk_suspend(zi_desk *d, zi_job_id job);
+void zi_desk_resume(zi_desk *d, zi_job_id job);
+void zi_desk_set_state(zi_desk *d, zi_job_id job);
+void zi_desk_note_wait(zi_desk *d, zi_job_id job);
+
+/* -- desk_ladder.c ----------------------------------------------------------------------- */
+bool zi_desk_climb(zi_desk *d); /* true: something changed */
+/* When it may have to act; ZI_NEVER: not as things are. */
+uint64_t zi_desk_ladder_wake(zi_desk *d);
+
+/* -- desk_settle.c ----------------------------------------------------------------------- */
+void zi_desk_post(zi_desk *d, zi_event_kind kind, zi_job_id job, int64_t delta_bytes,
+                  uint64_t value);
+/* After each call. */
+void zi_desk_settle(zi_desk *d);
+
+#endif /* ZI_POLICY_DESK_PRIVATE_H */

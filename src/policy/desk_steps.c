@@ -1,0 +1,341 @@
+/* desk_steps.c -- a job's steps, from asking to what was learnt.
+ *
+ *              zi_desk_step_ask          zi_desk_go             zi_desk_step_end
+ *     IDLE ----------------------> ASKING ---------> RUNNING ----------------------> IDLE
+ *       \                            | pause, resume    |
+ *        \ suspend                   v                  | suspend: at the end of the step
+ *         ----> LEAVING_MEMORY     PAUSED               v
+ *                  | zi_desk_suspended            LEAVING_MEMORY ...
+ *                  v
+ *              SUSPENDED -- resume --> IDLE or ASKING, as it was
+ *
+ * LEARNING  A job about which nothing is known runs its first step alone: while it asks,
+ *           nobody else begins; when all steps have ended the desk starts it itself, with all
+ *           cores, whatever the policy says.  One at a time, oldest first.
+ */
+#include "policy/desk_private.h"
+
+#include "base/check.h"
+
+void
+zi_desk_set_state(zi_desk *d, zi_job_id job)
+{
+    const zi_desk_row *j = &d->row[job];
+    zi_job_view       *v = zi_desk_view_of(d, job);
+
+    v->state = j->in_step     ? ZI_JOB_RUNNING
+               : j->leaving   ? ZI_JOB_LEAVING_MEMORY
+               : j->suspended ? ZI_JOB_SUSPENDED
+               : j->paused    ? ZI_JOB_PAUSED
+               : j->asked     ? ZI_JOB_ASKING
+               : v->has_steps ? ZI_JOB_IDLE
+                              : ZI_JOB_FREE;
+}
+
+void
+zi_desk_note_wait(zi_desk *d, zi_job_id job)
+{
+    zi_desk_row *j = &d->row[job];
+    bool         waits = j->asked || j->raise_seq;
+
+    for (unsigned i = 0; i < ZI_LEDGER_REQS_PER_JOB && !waits; i++)
+        waits = j->wait[i].id != 0;
+    if (waits && j->wait_since_ns == ZI_NEVER) {
+        j->wait_since_ns = d->now_ns;
+    } else if (!waits && j->wait_since_ns != ZI_NEVER) {
+        j->waited_ns += d->now_ns - j->wait_since_ns;
+        j->wait_since_ns = ZI_NEVER;
+    }
+}
+
+/* -- may it go? --------------------------------------------------------------------------- */
+
+static zi_reason
+learning_gate(zi_desk *d, zi_job_id job, zi_job_id *behind)
+{
+    if (d->learner_in_step != ZI_JOB_NONE) {
+        *behind = d->learner_in_step;
+        return ZI_REASON_LEARNING;
+    }
+    if (zi_desk_is_learning(&d->row[job])) {
+        *behind = d->hung != ZI_JOB_NONE ? d->hung : d->biggest;
+        if (d->n_in_step > 0)
+            return d->hung != ZI_JOB_NONE ? ZI_REASON_HANG : ZI_REASON_LEARNING;
+        *behind = ZI_JOB_NONE;
+    } else if (d->learner_asking != ZI_JOB_NONE && d->hung == ZI_JOB_NONE) {
+        *behind = d->learner_asking; /* unless somebody hangs: that could last */
+        return ZI_REASON_LEARNING;
+    }
+    return ZI_REASON_NONE;
+}
+
+zi_reason
+zi_desk_may_go(zi_desk *d, zi_job_id job, zi_job_id *ret_behind)
+{
+    const zi_desk_row *j = &d->row[job];
+    const zi_job_view *v = zi_desk_view_of(d, job);
+
+    *ret_behind = ZI_JOB_NONE;
+    if (d->hold) return ZI_REASON_REJOIN;
+    if (j->leaving || j->suspended) return ZI_REASON_SUSPENDED;
+    if (j->paused) return ZI_REASON_PAUSED;
+    zi_reason learning = learning_gate(d, job, ret_behind);
+    if (learning != ZI_REASON_NONE) return learning;
+    *ret_behind = d->biggest;
+    if (d->budget_bytes > d->target_bytes) return ZI_REASON_MEMORY; /* being lowered */
+    if (d->aged != ZI_JOB_NONE && d->aged != job) {
+        *ret_behind = d->aged;
+        return ZI_REASON_QUEUE;
+    }
+    if (j->worst_bytes > zi_desk_room(d, job)) return ZI_REASON_ADMISSION;
+    zi_banker_job mine = {v->step_bytes, zi_desk_claim(d, job)};
+    if (!zi_banker_may_start(zi_desk_table(d), &mine)) return ZI_REASON_UNSAFE;
+    *ret_behind = ZI_JOB_NONE;
+    return ZI_REASON_NONE;
+}
+
+bool
+zi_desk_go(zi_desk *d, zi_job_id job)
+{
+    zi_desk_row *j = &d->row[job];
+    zi_job_view *v = zi_desk_view_of(d, job);
+    zi_job_id    behind;
+
+    if (!j->asked || zi_desk_may_go(d, job, &behind) != ZI_REASON_NONE) return false;
+    if (zi_desk_reserve(d) < 0) return false;
+
+    for (size_t i = 0; i < d->n_jobs; i++) d->row[d->job[i].id].alone = false;
+    j->alone = d->n_in_step == 0;
+    j->all_cores = v->cores >= d->n_cores;
+    j->step_claim_bytes = zi_desk_claim(d, job);
+    j->step_peak_bytes = v->step_bytes;
+    j->in_step = true;
+    j->asked = false;
+    j->step_wait = (zi_desk_wait){0};
+    j->policy_reason = ZI_REASON_NONE;
+    v->began_ns = d->now_ns;
+    v->taken_bytes = v->returned_bytes = 0;
+    v->last_region_ns = d->now_ns;
+    zi_tide_recorder_begin(j->rec, d->now_ns);
+    if (v->step_bytes) zi_tide_recorder_add(j->rec, d->now_ns, (int64_t)v->step_bytes);
+    zi_desk_set_state(d, job);
+    zi_desk_note_wait(d, job);
+    zi_desk_emit(d,
+                 &(zi_effect){.kind = ZI_EFFECT_GO,
+                              .job = job,
+                              .seq = j->step_seq,
+                              .behind = ZI_JOB_NONE,
+                              .value = v->cores},
+                 NULL);
+    zi_desk_post(d, ZI_EVENT_STEP_BEGAN, job, 0, 0);
+    zi_desk_refresh(d);
+    return true;
+}
+
+static bool
+go_with_all_cores(zi_desk *d, zi_job_id job)
+{
+    zi_job_view *v = zi_desk_view_of(d, job);
+    if (v->core_mode == ZI_CORES_FOLLOW && d->n_in_step == 0) v->cores = d->n_cores;
+    return zi_desk_go(d, job);
+}
+
+bool
+zi_desk_go_unasked(zi_desk *d)
+{
+    zi_job_id oldest = ZI_JOB_NONE;
+
+    if (d->n_in_step > 0) return false;
+    if (d->learner_asking != ZI_JOB_NONE) return go_with_all_cores(d, d->learner_asking);
+    if (d->policy_wake_ns != ZI_NEVER)
+        return false; /* the policy has something in mind */
+    for (size_t i = 0; i < d->n_jobs; i++) {
+        const zi_job_view *v = &d->job[i];
+        zi_job_id          behind;
+        if (v->state != ZI_JOB_ASKING ||
+            zi_desk_may_go(d, v->id, &behind) != ZI_REASON_NONE)
+            continue;
+        if (oldest == ZI_JOB_NONE || v->asked_ns < zi_desk_view_of(d, oldest)->asked_ns)
+            oldest = v->id;
+    }
+    return oldest != ZI_JOB_NONE && go_with_all_cores(d, oldest);
+}
+
+/* -- the calls ---------------------------------------------------------------------------- */
+
+zico_status
+zi_desk_step_ask(zi_desk *d, zi_job_id job, uint32_t seq, uint64_t step_no,
+                 uint64_t now_ns)
+{
+    if (!zi_desk_is_live(d, job)) return ZICO_E_ARG;
+    zi_desk_row *j = &d->row[job];
+    zi_job_view *v = zi_desk_view_of(d, job);
+
+    d->now_ns = now_ns;
+    if (j->in_step || j->asked) return ZICO_E_STATE;
+    zico_status st = zi_desk_reserve(d);
+    if (st < 0) return st;
+    zi_desk_refresh(d);
+    uint64_t most =
+        d->target_bytes > v->fixed_bytes ? d->target_bytes - v->fixed_bytes : 0;
+    if (most == 0 && v->step_no == 0) { /* D6: its fixed memory alone fills the budget */
+        zi_desk_deny(d, job, seq, ZICO_E_BUDGET, zi_desk_need(d, j), most, ZI_HOLD_STEP);
+        return ZICO_OK;
+    }
+    j->asked = true;
+    j->step_seq = seq;
+    v->has_steps = true;
+    v->step_no = step_no;
+    v->asked_ns = now_ns;
+    j->step_wait = (zi_desk_wait){.id = 1};
+    j->policy_reason = ZI_REASON_NONE;
+    zi_desk_set_state(d, job);
+    zi_desk_note_wait(d, job);
+    zi_desk_post(d, ZI_EVENT_STEP_ASK, job, 0, 0);
+    zi_desk_settle(d);
+    return ZICO_OK;
+}
+
+/* A job reports tensors; what counts against the budget are the regions that held them. */
+static void
+scale_to_leases(zi_tide *t, uint64_t leased_peak)
+{
+    double  scale;
+    int64_t true_height = 0, height = 0;
+
+    if (t->peak_bytes == 0 || leased_peak <= t->peak_bytes) return;
+    scale = (double)leased_peak / (double)t->peak_bytes;
+    t->peak_bytes = t->end_bytes = 0;
+    for (uint32_t i = 0; i < t->n_points; i++) {
+        true_height += t->point[i].delta_bytes;
+        int64_t next = (int64_t)((double)true_height * scale);
+        t->point[i].delta_bytes = next - height;
+        height = next;
+        if ((uint64_t)height > t->peak_bytes) t->peak_bytes = (uint64_t)height;
+    }
+    t->end_bytes = (uint64_t)height;
+}
+
+/* What the step taught: tide, worst case, whether it went as foreseen. */
+static void
+learn(zi_desk *d, zi_job_id job, const zi_tide *observed)
+{
+    zi_desk_row *j = &d->row[job];
+    zi_job_view *v = zi_desk_view_of(d, job);
+    zi_tide      tide = *observed;
+
+    scale_to_leases(&tide, j->step_peak_bytes);
+    zi_tide_change change = zi_tide_learn(j->learner, &tide);
+
+    if (change == ZI_TIDE_NEW) /* two steps agree: the worst case is theirs */
+        j->worst_bytes = j->last_peak_bytes;
+    if (j->step_peak_bytes > j->worst_bytes) j->worst_bytes = j->step_peak_bytes;
+    if (j->worst_bytes == 0) j->worst_bytes = d->view.region_bytes;
+    j->last_peak_bytes = j->step_peak_bytes;
+    if (change != ZI_TIDE_SAME || v->stall_ns > v->last_step_ns / 20) v->n_mispredicted++;
+    v->tide = &j->learner->tide;
+    v->repeats = zi_tide_repeats(j->learner) != 0;
+}
+
+static void
+note_length(zi_desk *d, zi_desk_row *j, zi_job_view *v, uint64_t busy_ns)
+{
+    uint64_t wall = d->now_ns - v->began_ns;
+    uint64_t net = wall > v->stall_ns ? wall - v->stall_ns : 0;
+
+    v->last_step_ns = wall;
+    v->served_ns += busy_ns ? busy_ns : net;
+    if (!j->alone || !j->all_cores) return;
+    if (v->solo_step_ns == 0 || net < v->solo_step_ns) /* the first one warms caches up */
+        v->solo_step_ns = net;
+    else
+        v->solo_step_ns += (net - v->solo_step_ns) / 8;
+}
+
+zico_status
+zi_desk_step_end(zi_desk *d, zi_job_id job, uint64_t step_no, const zi_tide *observed,
+                 uint64_t busy_ns, uint64_t stall_ns, uint64_t now_ns)
+{
+    if (!zi_desk_is_live(d, job)) return ZICO_E_ARG;
+    zi_desk_row *j = &d->row[job];
+    zi_job_view *v = zi_desk_view_of(d, job);
+    zi_tide      own;
+
+    d->now_ns = now_ns;
+    if (!j->in_step) return ZICO_E_STATE;
+    if (observed && zi_tide_verify(observed) < 0) return ZICO_E_ARG;
+    zi_desk_refresh(d);
+    v->stall_ns = stall_ns;
+    note_length(d, j, v, busy_ns);
+    zi_tide_recorder_end(j->rec, now_ns, &own);
+    learn(d, job, observed && observed->n_points > 0 ? observed : &own);
+    v->step_no = step_no;
+    j->in_step = false;
+    j->n_ahead = 0;
+    if (j->limits_wait) {
+        j->limits_wait = false;
+        (void)zi_ledger_set_limits(d->ledger, job, &j->limits_next);
+    }
+    if (j->suspend_wanted) {
+        j->suspend_wanted = false;
+        j->leaving = true;
+    }
+    zi_desk_set_state(d, job);
+    zi_desk_post(d, ZI_EVENT_STEP_END, job, 0, 0);
+    zi_desk_settle(d);
+    return ZICO_OK;
+}
+
+/* -- out and in --------------------------------------------------------------------------- */
+
+void
+zi_desk_suspend(zi_desk *d, zi_job_id job)
+{
+    zi_desk_row *j = &d->row[job];
+
+    if (!zi_desk_view_of(d, job)->can_suspend || j->leaving || j->suspended ||
+        j->suspend_wanted || zi_desk_reserve(d) < 0)
+        return;
+    if (j->in_step)
+        j->suspend_wanted = true;
+    else
+        j->leaving = true;
+    zi_desk_emit(
+        d, &(zi_effect){.kind = ZI_EFFECT_SUSPEND, .job = job, .behind = ZI_JOB_NONE},
+        NULL);
+    zi_desk_set_state(d, job);
+}
+
+void
+zi_desk_resume(zi_desk *d, zi_job_id job)
+{
+    zi_desk_row *j = &d->row[job];
+
+    if (!j->suspended || zi_desk_reserve(d) < 0) return;
+    j->suspended = false;
+    zi_desk_emit(
+        d, &(zi_effect){.kind = ZI_EFFECT_RESUME, .job = job, .behind = ZI_JOB_NONE},
+        NULL);
+    zi_desk_set_state(d, job);
+    if (j->asked) zi_desk_post(d, ZI_EVENT_STEP_ASK, job, 0, 0);
+}
+
+zico_status
+zi_desk_suspended(zi_desk *d, zi_job_id job, zico_status outcome, uint64_t now_ns)
+{
+    if (!zi_desk_is_live(d, job)) return ZICO_E_ARG;
+    zi_desk_row *j = &d->row[job];
+
+    d->now_ns = now_ns;
+    if (!j->leaving) return ZICO_E_STATE;
+    j->leaving = false;
+    j->suspended = outcome == ZICO_OK;
+    if (!j->suspended) {
+        j->by_ladder = false;
+        zi_desk_view_of(d, job)->can_suspend = false; /* not asked again */
+    }
+    zi_desk_set_state(d, job);
+    zi_desk_post(d, ZI_EVENT_SUSPENDED, job, 0, j->suspended);
+    zi_desk_settle(d);
+    return ZICO_OK;
+}

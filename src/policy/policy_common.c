@@ -1,0 +1,110 @@
+/* policy_common.c -- helpers that policies share. */
+#include "policy/policy_common.h"
+
+#include "base/check.h"
+
+void
+zi_out_add(zi_out *out, zi_answer_kind kind, size_t job, uint64_t request, uint64_t value)
+{
+    if (out->n == ZI_OUT_MAX) return;
+    out->answer[out->n++] =
+        (zi_answer){.kind = kind, .job = job, .request = request, .value = value};
+}
+
+/* -- cores ------------------------------------------------------------------------------- */
+
+static bool
+can_be_told(const zi_job_view *j)
+{
+    return j->native && j->core_mode == ZI_CORES_FOLLOW;
+}
+
+uint32_t
+zi_policy_cores_bound(const zi_job_view *j)
+{
+    if (can_be_told(j)) return 1;
+    return j->cores ? j->cores : 1;
+}
+
+static uint32_t
+cores_bound_by_running(const zi_view *v)
+{
+    uint32_t n = 0;
+    for (size_t i = 0; i < v->n_jobs; i++)
+        if (v->job[i].state == ZI_JOB_RUNNING) n += zi_policy_cores_bound(&v->job[i]);
+    return n;
+}
+
+bool
+zi_policy_core_free(const zi_view *v, size_t starter)
+{
+    const zi_job_view *j = &v->job[starter];
+    uint32_t least = j->core_mode == ZI_CORES_FOLLOW ? 1 : zi_policy_cores_bound(j);
+    uint32_t bound = cores_bound_by_running(v);
+    return bound == 0 || bound + least <= v->n_cores;
+}
+
+void
+zi_policy_divide_cores(const zi_view *v, size_t starter, size_t n_soon, zi_out *out)
+{
+    uint32_t left = v->n_cores, n_free = 0;
+
+    for (size_t i = 0; i < v->n_jobs; i++) {
+        const zi_job_view *j = &v->job[i];
+        if (i != starter && j->state != ZI_JOB_RUNNING) continue;
+        if (can_be_told(j) || (i == starter && j->core_mode == ZI_CORES_FOLLOW))
+            n_free++;
+        else
+            left -= j->cores < left ? j->cores : left;
+    }
+    for (size_t i = 0; i < v->n_jobs && n_free > 0; i++) {
+        const zi_job_view *j = &v->job[i];
+        if (i != starter && (j->state != ZI_JOB_RUNNING || !can_be_told(j))) continue;
+        if (j->core_mode != ZI_CORES_FOLLOW) continue;
+        uint32_t mine = (left + n_free - 1) / n_free;
+        if (!can_be_told(j)) { /* a command that begins: leaves one for each that comes */
+            uint32_t soon = n_soon < v->n_cores ? (uint32_t)n_soon : v->n_cores;
+            uint32_t shared = left / (n_free + soon);
+            mine = shared > 0 ? shared : 1;
+        }
+        if (mine == 0) mine = 1;
+        zi_out_add(out, ZI_ANSWER_CORES, i, 0, mine);
+        left -= mine < left ? mine : left;
+        n_free--;
+    }
+}
+
+/* -- shares ------------------------------------------------------------------------------ */
+
+void
+zi_policy_shares_join(zi_policy_shares *s, const zi_view *v, size_t job)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (size_t i = 0; i < v->n_jobs; i++) {
+        const zi_job_view *j = &v->job[i];
+        if (i == job || !j->has_steps || j->state == ZI_JOB_GONE) continue;
+        if (s->vtime[j->id] < least) least = s->vtime[j->id];
+    }
+    s->vtime[v->job[job].id] = least == UINT64_MAX ? 0 : least;
+}
+
+void
+zi_policy_shares_use(zi_policy_shares *s, const zi_job_view *j, uint64_t used_ns)
+{
+    uint32_t weight = j->weight_milli ? j->weight_milli : 1000;
+    s->vtime[j->id] += (uint64_t)((double)used_ns * 1000.0 / weight);
+}
+
+size_t
+zi_policy_shares_next(const zi_policy_shares *s, const zi_view *v)
+{
+    size_t best = SIZE_MAX;
+
+    for (size_t i = 0; i < v->n_jobs; i++) {
+        const zi_job_view *j = &v->job[i];
+        if (j->state != ZI_JOB_ASKING) continue;
+        if (best == SIZE_MAX || s->vtime[j->id] < s->vtime[v->job[best].id]) best = i;
+    }
+    return best;
+}

@@ -1,0 +1,34 @@
+/* policy/policy_common.h -- what several policies need: dividing cores, keeping shares. */
+#ifndef ZI_POLICY_COMMON_H
+#define ZI_POLICY_COMMON_H
+
+#include "policy/policy.h"
+
+/* -- cores (blueprint: compute threads that run never exceed the cores) ------------------ */
+
+/* Cores that a job takes at the very least while it runs: of a job that follows, one if it
+ * can be told in mid-step (native), else what it was told last. */
+uint32_t zi_policy_cores_bound(const zi_job_view *j);
+
+/* Is there a core for one more job to start now? */
+bool zi_policy_core_free(const zi_view *v, size_t starter);
+
+/* Tells running native jobs, and `starter` (SIZE_MAX: nobody begins), how many cores each has
+ * when they run together.  `n_soon`: jobs that will want to begin while the starter runs; a
+ * starter that cannot be told in mid-step leaves a core for each of them. */
+void zi_policy_divide_cores(const zi_view *v, size_t starter, size_t n_soon, zi_out *out);
+
+/* -- shares: virtual time, as in start-time fair queueing -------------------------------- */
+
+typedef struct zi_policy_shares {
+    uint64_t vtime[ZI_LEDGER_JOBS_MAX]; /* device time used / weight, by job id */
+} zi_policy_shares;
+
+/* A job joins (or comes back) level with the least served of the others. */
+void zi_policy_shares_join(zi_policy_shares *s, const zi_view *v, size_t job);
+void zi_policy_shares_use(zi_policy_shares *s, const zi_job_view *j, uint64_t used_ns);
+
+/* Index of the ASKING job with the least virtual time; SIZE_MAX: none. */
+size_t zi_policy_shares_next(const zi_policy_shares *s, const zi_view *v);
+
+#endif /* ZI_POLICY_COMMON_H */

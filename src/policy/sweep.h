@@ -1,0 +1,28 @@
+/* policy/sweep.h -- would this job's step fit beside what remains of the others' steps?
+ *
+ * The sweep walks forward in time over the remaining events of all running jobs and the
+ * whole tide of the starter, and stops where the sum passes the budget.
+ *
+ * POSITION  of a running job is known by the bytes it has taken and returned since its step
+ *           began, never by the clock alone: an event of its tide is over when its bytes have
+ *           been seen.  Time since the last event seen moves it on at most to the next
+ *           one, so a late job is never assumed to have returned anything.
+ * CLOCK     Tides run on solo time.  When cores are divided evenly all jobs are slowed alike, so
+ *           the order of events, which is all that counts here, stays the same.
+ * RESERVE   A running job without a tide, or whose steps do not repeat, holds its claim to the
+ *           end; so does a starter of that kind from the beginning.
+ */
+#ifndef ZI_POLICY_SWEEP_H
+#define ZI_POLICY_SWEEP_H
+
+#include "policy/policy.h"
+
+/* The smallest delay after which job `starter` (index) fits, in solo time of the others; 0:
+ * now; UINT64_MAX: not before somebody who reserves has ended.  `also` (SIZE_MAX: nobody)
+ * is a job that is taken to begin right now, too. */
+uint64_t zi_sweep_delay(const zi_view *v, size_t starter, size_t also, uint64_t now_ns);
+
+/* Solo time that a running job still needs, by its position; 0: unknown. */
+uint64_t zi_sweep_rest(const zi_job_view *j, uint64_t now_ns);
+
+#endif /* ZI_POLICY_SWEEP_H */

@@ -1,0 +1,619 @@
+/* desk_test.c -- the desk keeps D1 to D7, whichever policy sits behind it. */
+#include "policy/desk.h"
+#include "test.h"
+
+#define R  (2ull << 20)
+#define MS 1000000ull
+#define S  1000000000ull
+
+/* -- a desk with what it said last ------------------------------------------------------- */
+
+typedef struct said {
+    bool      any;
+    zi_effect e;
+    zi_run    run[64];
+    size_t    n_runs;
+} said;
+
+typedef struct office {
+    zi_desk *d;
+    uint64_t now;
+    uint32_t seq;
+    uint64_t wake;
+    said     last[8][ZI_EFFECT_WAKE_AT + 1]; /* by job and kind */
+} office;
+
+static void
+listen(office *o)
+{
+    zi_effect e;
+    int       broken = 0;
+
+    while (zi_desk_next(o->d, &e)) {
+        if (e.kind == ZI_EFFECT_WAKE_AT) o->wake = e.value;
+        if (e.job >= 8) continue;
+        said *s = &o->last[e.job][e.kind];
+        *s = (said){.any = true, .e = e};
+        if (e.grant) {
+            s->n_runs = e.grant->n_runs < 64 ? e.grant->n_runs : 64;
+            memcpy(s->run, e.grant->run, s->n_runs * sizeof s->run[0]);
+        }
+    }
+    if (zi_desk_verify(o->d, &broken) != ZICO_OK) fail_msg("invariant %d", broken);
+}
+
+static void
+open_office(office *o, const char *policy, uint64_t budget_regions)
+{
+    zi_desk_options opt = {.shape = {R, 64, budget_regions * R},
+                           .n_cores = 2,
+                           .policy = policy};
+    memset(o, 0, sizeof *o);
+    o->now = 1 * S;
+    expect_ok(zi_desk_new(&opt, &o->d));
+}
+
+static void
+close_office(office *o)
+{
+    zi_desk_free(o->d);
+}
+
+/* Takes what was said of that kind to that job. */
+static said
+heard(office *o, zi_job_id job, zi_effect_kind kind)
+{
+    said s = o->last[job][kind];
+    o->last[job][kind].any = false;
+    return s;
+}
+
+static zi_job_id
+join_as(office *o, zi_job_spec spec)
+{
+    zi_job_id job;
+    spec.features |= ZI_FEATURE_STEPS | ZI_FEATURE_NATIVE;
+    expect_ok(zi_desk_join(o->d, &spec, o->now, &job));
+    listen(o);
+    return job;
+}
+
+static zi_job_id
+join(office *o, uint64_t claim_regions)
+{
+    return join_as(o, (zi_job_spec){.claim_bytes = claim_regions * R});
+}
+
+static uint32_t
+ask(office *o, zi_job_id job, zi_hold hold, uint32_t n, uint64_t deadline)
+{
+    zi_request req = {.job = job, .seq = ++o->seq, .hold = hold, .deadline_ns = deadline};
+    if (hold == ZI_HOLD_PRIVATE)
+        req.size_bytes = n * R;
+    else
+        req.n_regions = n;
+    expect_ok(zi_desk_ask(o->d, &req, o->now));
+    listen(o);
+    return req.seq;
+}
+
+static bool
+get(office *o, zi_job_id job, zi_hold hold, uint32_t n)
+{
+    uint32_t seq = ask(o, job, hold, n, UINT64_MAX);
+    said     s = heard(o, job, ZI_EFFECT_GRANT);
+    return s.any && s.e.seq == seq && s.e.value == n * R;
+}
+
+static bool
+begin(office *o, zi_job_id job, uint64_t step_no)
+{
+    expect_ok(zi_desk_step_ask(o->d, job, ++o->seq, step_no, o->now));
+    listen(o);
+    return heard(o, job, ZI_EFFECT_GO).any;
+}
+
+static void
+give_back(office *o, zi_job_id job)
+{
+    zi_ledger *l = zi_desk_ledger(o->d);
+    for (uint32_t r = 0; r < zi_ledger_n_regions(l); r++)
+        if (zi_ledger_owner(l, r) == job) {
+            expect_ok(zi_desk_return(o->d, job, &(zi_run){r, 1}, 1, o->now));
+            listen(o);
+        }
+}
+
+static void
+end(office *o, zi_job_id job, uint64_t step_no)
+{
+    expect_ok(zi_desk_step_end(o->d, job, step_no, NULL, 0, 0, o->now));
+    listen(o);
+}
+
+/* A whole first step: `n` regions for `length`. */
+static void
+teach(office *o, zi_job_id job, uint32_t n, uint64_t length)
+{
+    assert_true(begin(o, job, 0));
+    o->now += length / 3;
+    assert_true(get(o, job, ZI_HOLD_STEP, n));
+    o->now += length / 3;
+    give_back(o, job);
+    o->now += length / 3;
+    end(o, job, 0);
+}
+
+static zi_reason
+why(office *o, zi_job_id job)
+{
+    zi_waiting w;
+    zi_desk_waiting(o->d, job, &w);
+    return w.reason;
+}
+
+static void
+at(office *o, uint64_t now)
+{
+    o->now = now;
+    expect_ok(zi_desk_tick(o->d, now));
+    listen(o);
+}
+
+/* -- tests ------------------------------------------------------------------------------- */
+
+/* A job about which nothing is known runs its first step alone, and the claim it leaves
+ * with is what it used + 5 %, in whole regions. */
+static void
+first_step_is_alone(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "zico", 40);
+    zi_job_id a = join(&o, 0), b = join(&o, 0), c = join(&o, 4);
+    assert_true(begin(&o, a, 0));
+    assert_false(begin(&o, b, 0));
+    assert_false(begin(&o, c, 0)); /* its claim is known, but a learner runs */
+    assert_int_equal(ZI_REASON_LEARNING, why(&o, b));
+    assert_int_equal(ZI_REASON_LEARNING, why(&o, c));
+    assert_true(get(&o, a, ZI_HOLD_STEP, 30));
+    o.now += 100 * MS;
+    give_back(&o, a);
+    end(&o, a, 0);
+    assert_true(heard(&o, b, ZI_EFFECT_GO).any); /* the next learner */
+    assert_false(heard(&o, c, ZI_EFFECT_GO).any);
+    assert_int_equal(32 * R, zi_desk_job(o.d, a)->claim_bytes);
+    end(&o, b, 0);
+    assert_true(heard(&o, c, ZI_EFFECT_GO).any);
+    close_office(&o);
+}
+
+/* D2: a grant that could leave two jobs waiting for each other waits instead, and comes
+ * as soon as the other has finished. */
+static void
+unsafe_grant_waits(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "spatial", 10);
+    zi_job_id a = join(&o, 5), b = join(&o, 5);
+    assert_true(begin(&o, a, 0));
+    assert_true(begin(&o, b, 0));
+    close_office(&o);
+
+    open_office(&o, "zico", 8); /* jobs that reserve: b waits at the boundary */
+    a = join(&o, 6), b = join(&o, 6);
+    assert_true(begin(&o, a, 0));
+    assert_false(begin(&o, b, 0));
+    assert_int_equal(ZI_REASON_TIDE, why(&o, b));
+    end(&o, a, 0);
+    assert_true(heard(&o, b, ZI_EFFECT_GO).any);
+    close_office(&o);
+}
+
+/* D3: a large request is not starved by small ones: once it has aged, no new step and no new
+ * permanent memory overtakes it. */
+static void
+large_request_is_not_starved(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "spatial", 10);
+    zi_job_id a = join(&o, 1), b = join(&o, 3), c = join(&o, 3);
+    assert_true(begin(&o, b, 0));
+    assert_true(begin(&o, c, 0));
+    assert_true(get(&o, b, ZI_HOLD_STEP, 3));
+    assert_true(get(&o, c, ZI_HOLD_STEP, 3));
+    uint32_t big = ask(&o, a, ZI_HOLD_FIXED, 6, UINT64_MAX);
+    assert_false(heard(&o, a, ZI_EFFECT_GRANT).any);
+    assert_true(get(&o, c, ZI_HOLD_PRIVATE, 1)); /* young still: small ones pass */
+    expect_ok(zi_desk_uncharge(o.d, c, 1 * R, o.now));
+    at(&o, o.now + 250 * MS);
+    ask(&o, c, ZI_HOLD_PRIVATE, 1, o.now + 10 * MS);
+    assert_false(heard(&o, c, ZI_EFFECT_GRANT).any);
+    assert_int_equal(ZI_REASON_QUEUE, why(&o, c));
+    give_back(&o, b);
+    at(&o, o.now + 10 * MS);
+    said s = heard(&o, a, ZI_EFFECT_GRANT);
+    assert_true(s.any && s.e.seq == big);
+    close_office(&o);
+}
+
+/* D5: a job beyond its claim that cannot be served is refused after a while; the one that
+ * stays within its claim never is. */
+static void
+who_exceeds_its_claim_is_refused(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "spatial", 10);
+    zi_job_id a = join(&o, 4), b = join(&o, 6);
+    assert_true(begin(&o, a, 0));
+    assert_true(begin(&o, b, 0));
+    assert_true(get(&o, a, ZI_HOLD_STEP, 4));
+    assert_true(get(&o, b, ZI_HOLD_STEP, 5));
+    assert_true(get(&o, a, ZI_HOLD_STEP, 1) || true);
+    uint32_t seq = ask(&o, a, ZI_HOLD_STEP, 2, UINT64_MAX); /* b wants 1 more: unsafe */
+    assert_false(heard(&o, a, ZI_EFFECT_DENY).any);
+    at(&o, o.now + 300 * MS);
+    assert_false(heard(&o, a, ZI_EFFECT_DENY).any); /* it waits for b */
+    assert_true(why(&o, a) == ZI_REASON_UNSAFE || why(&o, a) == ZI_REASON_MEMORY);
+    give_back(&o, b);
+    end(&o, b, 0);
+    said s = heard(&o, a, ZI_EFFECT_GRANT);
+    assert_true(s.any && s.e.seq == seq);
+    close_office(&o);
+}
+
+/* D5: two jobs that both exceed their claims would wait for each other; the younger request
+ * is refused with E_NOMEM and the older then served. */
+static void
+mutual_excess_is_resolved(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "spatial", 10);
+    zi_job_id a = join(&o, 5), b = join(&o, 5);
+    assert_true(begin(&o, a, 0));
+    assert_true(begin(&o, b, 0));
+    assert_true(get(&o, a, ZI_HOLD_STEP, 5));
+    assert_true(get(&o, b, ZI_HOLD_STEP, 5));
+    uint32_t older = ask(&o, a, ZI_HOLD_STEP, 1, UINT64_MAX);
+    o.now += 10 * MS;
+    uint32_t younger = ask(&o, b, ZI_HOLD_STEP, 1, UINT64_MAX);
+    assert_true(o.wake > o.now && o.wake < o.now + 2 * S);
+    at(&o, o.now + 1100 * MS);
+    said deny = heard(&o, b, ZI_EFFECT_DENY);
+    assert_true(deny.any && deny.e.seq == younger);
+    assert_int_equal(ZICO_E_NOMEM, deny.e.status);
+    assert_false(heard(&o, a, ZI_EFFECT_DENY).any);
+    give_back(&o, b);
+    said grant = heard(&o, a, ZI_EFFECT_GRANT);
+    assert_true(grant.any && grant.e.seq == older);
+    close_office(&o);
+}
+
+/* A raise is granted when safe, refused with numbers when it never can be. */
+static void
+raising(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "spatial", 10);
+    zi_job_id a = join(&o, 4), b = join(&o, 5);
+    assert_true(begin(&o, a, 0));
+    expect_ok(zi_desk_raise(o.d, a, 77, 6 * R, o.now));
+    listen(&o);
+    assert_int_equal(77, heard(&o, a, ZI_EFFECT_GRANT).e.seq);
+    assert_int_equal(6 * R, zi_desk_job(o.d, a)->claim_bytes);
+    expect_ok(zi_desk_raise(o.d, a, 78, 11 * R, o.now));
+    listen(&o);
+    said s = heard(&o, a, ZI_EFFECT_DENY);
+    assert_int_equal(78, s.e.seq);
+    assert_int_equal(ZICO_E_BUDGET, s.e.status);
+    assert_int_equal(10 * R, s.e.had_bytes);
+    expect_status(ZICO_E_STATE, zi_desk_raise(o.d, b, 79, R, o.now));
+    close_office(&o);
+}
+
+/* Requests can ask once, or until a deadline; both are answered. */
+static void
+deadlines(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "spatial", 10);
+    zi_job_id a = join(&o, 0), b = join(&o, 0);
+    assert_true(get(&o, a, ZI_HOLD_FIXED, 9));
+    ask(&o, b, ZI_HOLD_FIXED, 3, o.now);
+    assert_int_equal(ZICO_E_BUSY, heard(&o, b, ZI_EFFECT_DENY).e.status);
+    ask(&o, b, ZI_HOLD_FIXED, 3, o.now + 50 * MS);
+    assert_false(heard(&o, b, ZI_EFFECT_DENY).any);
+    assert_int_equal(o.now + 50 * MS, o.wake);
+    at(&o, o.wake);
+    assert_int_equal(ZICO_E_TIMEOUT, heard(&o, b, ZI_EFFECT_DENY).e.status);
+    uint32_t seq = ask(&o, b, ZI_HOLD_FIXED, 3, UINT64_MAX);
+    expect_ok(zi_desk_cancel(o.d, b, seq, o.now));
+    expect_status(ZICO_E_NOTFOUND, zi_desk_cancel(o.d, b, seq, o.now));
+    listen(&o);
+    assert_int_equal(ZI_REASON_NONE, why(&o, b));
+    close_office(&o);
+}
+
+/* D6: what can never fit is refused at once, with what there is. */
+static void
+impossible_requests(void **state)
+{
+    office      o;
+    zi_job_id   job;
+    zi_job_spec huge = {.claim_bytes = 11 * R};
+
+    (void)state;
+    open_office(&o, "spatial", 10);
+    expect_status(ZICO_E_BUDGET, zi_desk_join(o.d, &huge, o.now, &job));
+    zi_job_id a = join(&o, 0);
+    ask(&o, a, ZI_HOLD_FIXED, 11, UINT64_MAX);
+    said s = heard(&o, a, ZI_EFFECT_DENY);
+    assert_int_equal(ZICO_E_BUDGET, s.e.status);
+    assert_int_equal(11 * R, s.e.asked_bytes);
+    assert_int_equal(10 * R, s.e.had_bytes);
+    close_office(&o);
+}
+
+/* Regions taken ahead come in part or not at all, never by waiting. */
+static void
+taken_ahead(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "spatial", 10);
+    zi_job_id a = join(&o, 8);
+    assert_true(begin(&o, a, 0));
+    zi_request req = {
+        .job = a, .seq = 5, .hold = ZI_HOLD_STEP, .n_regions = 16, .ahead = true};
+    expect_ok(zi_desk_ask(o.d, &req, o.now));
+    listen(&o);
+    assert_int_equal(8 * R, heard(&o, a, ZI_EFFECT_GRANT).e.value);
+    expect_ok(zi_desk_ask(o.d, &req, o.now));
+    listen(&o);
+    assert_int_equal(ZICO_E_BUSY, heard(&o, a, ZI_EFFECT_DENY).e.status);
+    close_office(&o);
+}
+
+/* A lowered budget waits for the steps that were promised more, then holds. */
+static void
+lower_and_raise_the_budget(void **state)
+{
+    office           o;
+    zi_ledger_totals sum;
+
+    (void)state;
+    open_office(&o, "spatial", 12);
+    zi_job_id a = join(&o, 6), b = join(&o, 5);
+    assert_true(begin(&o, a, 0));
+    assert_true(begin(&o, b, 0));
+    assert_true(get(&o, a, ZI_HOLD_STEP, 3));
+    assert_true(get(&o, b, ZI_HOLD_STEP, 3));
+    expect_status(ZICO_PENDING, zi_desk_set_budget(o.d, 6 * R, o.now));
+    listen(&o);
+    zi_ledger_sum(zi_desk_ledger(o.d), &sum);
+    assert_in_range(sum.budget_bytes, 8 * R, 9 * R); /* as low as both can spare */
+    assert_true(get(&o, b, ZI_HOLD_STEP, 2));
+    give_back(&o, b);
+    end(&o, b, 0);
+    assert_false(begin(&o, b, 1)); /* not before it has been reached */
+    assert_true(get(&o, a, ZI_HOLD_STEP, 3));
+    give_back(&o, a);
+    end(&o, a, 0);
+    zi_ledger_sum(zi_desk_ledger(o.d), &sum);
+    assert_int_equal(6 * R, sum.budget_bytes);
+    assert_true(heard(&o, b, ZI_EFFECT_GO).any);
+    assert_false(begin(&o, a, 1)); /* 6 + 5 > 6 */
+    expect_ok(zi_desk_set_budget(o.d, 12 * R, o.now));
+    listen(&o);
+    assert_true(heard(&o, a, ZI_EFFECT_GO).any);
+    close_office(&o);
+}
+
+/* A paused job does not begin; resumed, it does. */
+static void
+pause_and_resume(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "temporal", 12);
+    zi_job_id a = join(&o, 6);
+    expect_ok(zi_desk_control(o.d, a, ZI_CONTROL_PAUSE, o.now));
+    listen(&o);
+    assert_false(begin(&o, a, 0));
+    assert_int_equal(ZI_REASON_PAUSED, why(&o, a));
+    expect_ok(zi_desk_control(o.d, a, ZI_CONTROL_RESUME, o.now));
+    listen(&o);
+    assert_true(heard(&o, a, ZI_EFFECT_GO).any);
+    expect_status(ZICO_E_UNSUPPORTED, zi_desk_control(o.d, a, ZI_CONTROL_SUSPEND, o.now));
+    close_office(&o);
+}
+
+/* D5: a native job that can is moved out before anybody is refused, and comes back. */
+static void
+ladder_suspends_before_it_refuses(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "spatial", 10);
+    zi_job_id a = join(&o, 4);
+    zi_job_id b =
+        join_as(&o, (zi_job_spec){.features = ZI_FEATURE_SUSPEND | ZI_FEATURE_NATIVE});
+    assert_true(get(&o, b, ZI_HOLD_FIXED, 4));
+    assert_true(begin(&o, a, 0));
+    assert_true(get(&o, a, ZI_HOLD_STEP, 4));
+    uint32_t seq = ask(&o, a, ZI_HOLD_STEP, 4, UINT64_MAX);
+    assert_true(heard(&o, b, ZI_EFFECT_SUSPEND).any);
+    at(&o, o.now + 2 * S);
+    assert_false(heard(&o, a, ZI_EFFECT_DENY).any); /* b is still on its way out */
+    give_back(&o, b);
+    expect_ok(zi_desk_suspended(o.d, b, ZICO_OK, o.now));
+    listen(&o);
+    assert_int_equal(seq, heard(&o, a, ZI_EFFECT_GRANT).e.seq);
+    assert_true(heard(&o, b, ZI_EFFECT_RESUME).any);
+    close_office(&o);
+}
+
+/* A restarted broker holds everything until all have reported, and then goes on where it was. */
+static void
+restart(void **state)
+{
+    office      o;
+    zi_job_spec spec = {.claim_bytes = 5 * R, .features = ZI_FEATURE_STEPS};
+
+    (void)state;
+    open_office(&o, "zico", 10);
+    zi_desk_hold(o.d, true, o.now);
+    expect_ok(zi_desk_adopt(o.d, 3, &spec, true, 41, o.now));
+    expect_ok(zi_desk_adopt(o.d, 1, &spec, false, 7, o.now));
+    for (uint32_t r = 4; r < 8; r++)
+        expect_ok(zi_ledger_adopt_region(zi_desk_ledger(o.d), 3, r, ZI_HOLD_STEP));
+    assert_false(get(&o, 3, ZI_HOLD_STEP, 1));
+    assert_int_equal(ZI_REASON_REJOIN, why(&o, 3));
+    assert_false(begin(&o, 1, 8));
+    assert_int_equal(ZI_REASON_REJOIN, why(&o, 1));
+    zi_desk_hold(o.d, false, o.now);
+    listen(&o);
+    assert_true(heard(&o, 3, ZI_EFFECT_GRANT).any);
+    give_back(&o, 3);
+    end(&o, 3, 41);
+    assert_true(heard(&o, 1, ZI_EFFECT_GO).any ||
+                zi_desk_job(o.d, 1)->state == ZI_JOB_RUNNING);
+    close_office(&o);
+}
+
+/* A job that leaves in the middle of a step gives everything to those who wait. */
+static void
+death_in_mid_step(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "temporal", 10);
+    zi_job_id a = join(&o, 8), b = join(&o, 8);
+    assert_true(begin(&o, a, 0));
+    assert_true(get(&o, a, ZI_HOLD_STEP, 8));
+    assert_false(begin(&o, b, 0));
+    uint32_t seq = ask(&o, b, ZI_HOLD_FIXED, 2, UINT64_MAX);
+    expect_ok(zi_desk_leave(o.d, a, o.now));
+    listen(&o);
+    assert_int_equal(seq, heard(&o, b, ZI_EFFECT_GRANT).e.seq);
+    assert_true(heard(&o, b, ZI_EFFECT_GO).any);
+    assert_null(zi_desk_job(o.d, a));
+    close_office(&o);
+}
+
+/* Temporal: device time is shared by weight, to within a step. */
+static void
+temporal_keeps_shares(void **state)
+{
+    office   o;
+    uint64_t used[3] = {0}, length[3] = {150 * MS, 1000 * MS, 40 * MS};
+    uint32_t weight[3] = {1000, 1000, 2000};
+    int      running = -1;
+
+    (void)state;
+    open_office(&o, "temporal", 10);
+    for (int i = 0; i < 3; i++)
+        join_as(&o, (zi_job_spec){.claim_bytes = 8 * R, .weight_milli = weight[i]});
+    for (zi_job_id i = 0; i < 3; i++)
+        if (begin(&o, i, 0)) running = (int)i;
+    for (int step = 1; step < 4000; step++) {
+        assert_true(running >= 0);
+        o.now += length[running];
+        used[running] += length[running];
+        end(&o, (zi_job_id)running, (uint64_t)step);
+        int was = running;
+        running = -1;
+        o.now += 50000;
+        if (begin(&o, (zi_job_id)was, (uint64_t)step)) running = was;
+        for (zi_job_id i = 0; i < 3; i++)
+            if (heard(&o, i, ZI_EFFECT_GO).any) running = (int)i;
+    }
+    double total = (double)(used[0] + used[1] + used[2]);
+    assert_true(used[0] / total > 0.24 && used[0] / total < 0.26);
+    assert_true(used[1] / total > 0.24 && used[1] / total < 0.26);
+    assert_true(used[2] / total > 0.49 && used[2] / total < 0.51);
+    close_office(&o);
+}
+
+/* Spatial: reserved peaks fit the budget; who does not fit waits until somebody leaves. */
+static void
+spatial_admits_by_peak(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "spatial", 20);
+    zi_job_id a = join(&o, 0), b = join(&o, 0), c = join(&o, 0);
+    teach(&o, a, 8, 90 * MS);
+    teach(&o, b, 8, 90 * MS);
+    teach(&o, c, 8, 90 * MS);
+    assert_true(begin(&o, a, 1));
+    assert_true(begin(&o, b, 1));
+    assert_false(begin(&o, c, 1));
+    assert_int_equal(ZI_REASON_ADMISSION, why(&o, c));
+    end(&o, b, 1);
+    assert_false(heard(&o, c, ZI_EFFECT_GO).any); /* b stays admitted */
+    expect_ok(zi_desk_leave(o.d, b, o.now));
+    listen(&o);
+    assert_true(heard(&o, c, ZI_EFFECT_GO).any);
+    close_office(&o);
+}
+
+/* A policy is found by name, with what follows the colon; unknown ones are refused. */
+static void
+policies_by_name(void **state)
+{
+    zi_desk        *d;
+    zi_desk_options opt = {.shape = {R, 4, 4 * R}, .n_cores = 1, .policy = "nonsense"};
+    const char     *arg;
+
+    (void)state;
+    expect_status(ZICO_E_ARG, zi_desk_new(&opt, &d));
+    opt.policy = "temporal:x";
+    expect_status(ZICO_E_ARG, zi_desk_new(&opt, &d));
+    assert_non_null(zi_policy_find("zico", &arg));
+    assert_string_equal("", arg);
+    assert_string_equal("zico", zi_policy_at(0)->name);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(first_step_is_alone),
+        cmocka_unit_test(unsafe_grant_waits),
+        cmocka_unit_test(large_request_is_not_starved),
+        cmocka_unit_test(who_exceeds_its_claim_is_refused),
+        cmocka_unit_test(mutual_excess_is_resolved),
+        cmocka_unit_test(raising),
+        cmocka_unit_test(deadlines),
+        cmocka_unit_test(impossible_requests),
+        cmocka_unit_test(taken_ahead),
+        cmocka_unit_test(lower_and_raise_the_budget),
+        cmocka_unit_test(pause_and_resume),
+        cmocka_unit_test(ladder_suspends_before_it_refuses),
+        cmocka_unit_test(restart),
+        cmocka_unit_test(death_in_mid_step),
+        cmocka_unit_test(temporal_keeps_shares),
+        cmocka_unit_test(spatial_admits_by_peak),
+        cmocka_unit_test(policies_by_name),
+    };
+    return t_main(tests);
+}

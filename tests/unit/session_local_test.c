@@ -1,0 +1,307 @@
+/* session_local_test.c -- a session without a broker: leases, steps, charges, fork. */
+#include "client/arena.h"
+#include "test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MIB (1ull << 20)
+
+static zi_session *
+open_local(bool guard)
+{
+    zi_session *s;
+    expect_ok(zi_session_open(&(zi_session_options){.local_bytes = 32 * MIB,
+                                                    .local_region_bytes = 2 * MIB,
+                                                    .guard = guard},
+                              &s));
+    return s;
+}
+
+static zico_stats
+stats(zi_session *s)
+{
+    zico_stats st;
+    zi_session_stats(s, &st);
+    return st;
+}
+
+/* A lease is as many whole regions as it takes; given back, others may have them. */
+static void
+lease_is_whole_regions(void **state)
+{
+    zi_session *s = open_local(false);
+    zi_lease   *l, *m;
+
+    (void)state;
+    assert_int_equal(2 * MIB, zi_session_region_bytes(s));
+    assert_false(zi_session_connected(s));
+    assert_true(zi_session_cores(s) >= 1);
+    expect_ok(zi_session_lease(s, ZICO_CLASS_STEP, 5 * MIB, 0, 0, &l));
+    assert_int_equal(3, l->n_regions);
+    assert_int_equal(6 * MIB, l->size_bytes);
+    memset(l->base, 1, l->size_bytes);
+    expect_ok(zi_session_lease(s, ZICO_CLASS_FIXED, 26 * MIB, 0, 0, &m));
+    expect_status(ZICO_E_BUSY, zi_session_lease(s, ZICO_CLASS_STEP, 1, 0, 0, &l));
+    zi_session_give_back(s, l, NULL);
+    expect_ok(zi_session_lease(s, ZICO_CLASS_STEP, 6 * MIB, 0, 0, &l));
+    expect_status(ZICO_E_ARG, zi_session_lease(s, ZICO_CLASS_STEP, 0, 0, 0, &l));
+    assert_int_equal(32 * MIB, stats(s).leased_bytes);
+    zi_session_close(s);
+}
+
+/* A lease that was split goes back region by region. */
+static void
+split_lease_goes_back_in_parts(void **state)
+{
+    zi_session *s = open_local(false);
+    zi_lease   *l, *part[4];
+
+    (void)state;
+    expect_ok(zi_session_lease(s, ZICO_CLASS_STEP, 8 * MIB, 0, 0, &l));
+    char *base = l->base;
+    zi_session_split(s, l, part);
+    for (int i = 0; i < 4; i++) {
+        assert_ptr_equal(base + (size_t)i * 2 * MIB, part[i]->base);
+        assert_int_equal(1, part[i]->n_regions);
+    }
+    zi_session_give_back(s, part[1], NULL);
+    assert_int_equal(6 * MIB, stats(s).leased_bytes);
+    zi_session_give_back_all(s, (zi_lease *[]){part[0], part[2], part[3]}, 3, NULL);
+    assert_int_equal(0, stats(s).leased_bytes);
+    assert_int_equal(4, stats(s).n_returns);
+    zi_session_close(s);
+}
+
+static void
+pass_gate(void *arg, unsigned n_cores)
+{
+    (void)n_cores;
+    while (!atomic_load((_Atomic int *)arg)) sched_yield();
+}
+
+/* Given back behind a fence, a lease is taken by others only when the fence is complete,
+ * even if the caller frees the fence or records it again meanwhile. */
+static void
+return_waits_for_its_fence(void **state)
+{
+    zi_session *s = open_local(false);
+    zi_device  *dev = zi_session_device(s);
+    zi_stream  *stream;
+    zi_fence   *fence;
+    zi_lease   *l, *m;
+    _Atomic int first = 0, second = 0;
+
+    (void)state;
+    expect_ok(dev->ops->stream_open(dev, 1, &stream));
+    expect_ok(dev->ops->fence_new(dev, &fence));
+    expect_ok(zi_session_lease(s, ZICO_CLASS_STEP, 32 * MIB, 0, 0, &l));
+    expect_ok(dev->ops->stream_run(stream, pass_gate, &first));
+    expect_ok(dev->ops->fence_record(fence, stream));
+    zi_session_give_back(s, l, fence);
+    expect_ok(dev->ops->stream_run(stream, pass_gate, &second));
+    expect_ok(dev->ops->fence_record(fence, stream));
+    dev->ops->fence_free(fence);
+    expect_status(ZICO_E_BUSY, zi_session_lease(s, ZICO_CLASS_STEP, 1, 0, 0, &m));
+    atomic_store(&first, 1);
+    expect_ok(zi_session_lease(s, ZICO_CLASS_STEP, 1, 0, ZICO_FOREVER, &m));
+    atomic_store(&second, 1);
+    dev->ops->stream_close(stream);
+    zi_session_close(s);
+}
+
+/* A session that is closed waits for what its streams still do with given-back memory. */
+static void
+close_waits_for_fences(void **state)
+{
+    zi_session *s = open_local(false);
+    zi_device  *dev = zi_session_device(s);
+    zi_stream  *stream;
+    zi_fence   *fence;
+    zi_lease   *l;
+    _Atomic int gate = 1;
+
+    (void)state;
+    expect_ok(dev->ops->stream_open(dev, 1, &stream));
+    expect_ok(dev->ops->fence_new(dev, &fence));
+    expect_ok(zi_session_lease(s, ZICO_CLASS_STEP, 4 * MIB, 0, 0, &l));
+    for (int i = 0; i < 100; i++)
+        expect_ok(dev->ops->stream_copy(stream, l->base, (char *)l->base + MIB, MIB));
+    expect_ok(dev->ops->stream_run(stream, pass_gate, &gate));
+    expect_ok(dev->ops->fence_record(fence, stream));
+    zi_session_give_back(s, l, fence);
+    dev->ops->fence_free(fence);
+    dev->ops->stream_drain(stream);
+    dev->ops->stream_close(stream);
+    zi_session_close(s);
+}
+
+/* Charges and leases share the budget; what can never fit is told at once. */
+static void
+charges_share_the_budget(void **state)
+{
+    zi_session *s = open_local(false);
+    zi_lease   *l;
+
+    (void)state;
+    expect_ok(zi_session_charge(s, 30 * MIB, 0));
+    expect_status(ZICO_E_BUSY, zi_session_lease(s, ZICO_CLASS_STEP, 4 * MIB, 0, 0, &l));
+    expect_status(ZICO_E_BUSY, zi_session_charge(s, 3 * MIB, 0));
+    expect_status(ZICO_E_TIMEOUT, zi_session_charge(s, 3 * MIB, 1000000));
+    expect_status(ZICO_E_BUDGET, zi_session_charge(s, 33 * MIB, ZICO_FOREVER));
+    zi_session_uncharge(s, 30 * MIB);
+    expect_ok(zi_session_lease(s, ZICO_CLASS_STEP, 4 * MIB, 0, 0, &l));
+    assert_int_equal(30 * MIB, stats(s).peak_bytes);
+    zi_session_close(s);
+}
+
+/* Steps begin and end in turn, and count what changed hands inside them. */
+static void
+steps_come_in_turn(void **state)
+{
+    zi_session *s = open_local(false);
+    zi_lease   *l;
+
+    (void)state;
+    expect_status(ZICO_E_STATE, zi_session_step_end(s, NULL));
+    expect_ok(zi_session_step_begin(s, ZICO_FOREVER));
+    assert_true(zi_session_in_step(s));
+    expect_status(ZICO_E_STATE, zi_session_step_begin(s, 0));
+    expect_ok(zi_session_lease(s, ZICO_CLASS_STEP, 4 * MIB, 0, 0, &l));
+    zi_session_give_back(s, l, NULL);
+    expect_ok(zi_session_step_end(s, &(zi_step_info){.loss = 0.5}));
+    assert_false(zi_session_in_step(s));
+    assert_int_equal(1, stats(s).n_steps);
+    assert_int_equal(4 * MIB, stats(s).exchanged_bytes);
+    zi_session_close(s);
+}
+
+/* With guard, memory that is not leased cannot be touched. */
+static void
+guard_protects_what_is_not_leased(void **state)
+{
+    zi_session *s = open_local(true);
+    zi_lease   *l;
+
+    (void)state;
+    expect_ok(zi_session_lease(s, ZICO_CLASS_STEP, 2 * MIB, 0, 0, &l));
+    char *p = l->base;
+    p[0] = 1;
+    zi_session_give_back(s, l, NULL);
+    /* read(2) tells about bad memory without a signal */
+    int null = open("/dev/zero", O_RDONLY);
+    assert_int_equal(-1, read(null, p, 1));
+    assert_int_equal(EFAULT, errno);
+    close(null);
+    zi_session_close(s);
+}
+
+/* -- fork --------------------------------------------------------------------------------------- */
+
+static int
+child_of_fork(zi_session *s, zi_arena *a, unsigned char *const *p, int go)
+{
+    char  byte;
+    void *q;
+
+    if (read(go, &byte, 1) != 1) return 1; /* the parent has changed everything by now */
+    for (int i = 0; i < 4; i++)
+        for (size_t k = 0; k < 3 * MIB; k += 4096)
+            if (p[i][k] != i + 1) return 2;
+    memset(p[0], 99, 3 * MIB); /* its own copy */
+    if (zi_arena_alloc(a, ZICO_CLASS_STEP, 100, 64, NULL, ZICO_FOREVER, &q) !=
+        ZICO_E_STATE)
+        return 3;
+    zi_arena_release(a, p[1], NULL);
+    if (zi_session_usable(s)) return 4;
+    if (zi_session_step_end(s, NULL) != ZICO_E_STATE) return 5;
+    pid_t grandchild = fork();
+    int   status = 1;
+    if (grandchild == 0) _exit(p[3][MIB] == 4 && p[0][MIB] == 99 ? 0 : 1);
+    if (waitpid(grandchild, &status, 0) != grandchild || status != 0) return 6;
+    zi_arena_free(a);
+    zi_session_close(s);
+    return 0;
+}
+
+/* A child forked in mid-step reads the tensors as they were, while the parent goes on,
+ * writes into them and gives them back; a stitched block is no exception. */
+static void
+child_keeps_what_it_was_forked_with(void **state)
+{
+    zi_session    *s = open_local(false);
+    zi_arena      *a;
+    void          *hole[6];
+    unsigned char *p[4];
+    int            pipes[2], status;
+
+    (void)state;
+    expect_ok(zi_arena_new(s, &a));
+    expect_ok(zi_session_step_begin(s, ZICO_FOREVER));
+    for (int i = 0; i < 6; i++)
+        expect_ok(zi_arena_alloc(a, ZICO_CLASS_FIXED, 2 * MIB, 64, NULL, 0, &hole[i]));
+    for (int i = 0; i < 6; i += 2) zi_arena_release(a, hole[i], NULL);
+    zi_arena_trim(a);
+    for (int i = 0; i < 4; i++) {
+        void *q;
+        expect_ok(zi_arena_alloc(a, ZICO_CLASS_STEP, 3 * MIB, 64, NULL, 0, &q));
+        p[i] = q;
+        memset(q, i + 1, 3 * MIB);
+    }
+    assert_int_equal(0, pipe(pipes));
+    pid_t pid = fork();
+    if (pid == 0) _exit(child_of_fork(s, a, p, pipes[0]));
+    for (int i = 0; i < 4; i++) {
+        memset(p[i], 0xee, 3 * MIB);
+        zi_arena_release(a, p[i], NULL);
+    }
+    expect_ok(zi_session_step_end(s, NULL));
+    assert_int_equal(1, write(pipes[1], "x", 1));
+    assert_int_equal(pid, waitpid(pid, &status, 0));
+    assert_int_equal(0, WEXITSTATUS(status));
+    expect_ok(zi_session_step_begin(s, ZICO_FOREVER));
+    close(pipes[0]), close(pipes[1]);
+    zi_arena_free(a);
+    zi_session_close(s);
+}
+
+/* Options that make no sense are refused. */
+static void
+bad_options_are_refused(void **state)
+{
+    zi_session *s;
+
+    (void)state;
+    expect_status(ZICO_E_ARG,
+                  zi_session_open(&(zi_session_options){.local_bytes = 1}, &s));
+    expect_status(ZICO_E_ARG,
+                  zi_session_open(&(zi_session_options){.local_bytes = 32 * MIB,
+                                                        .local_region_bytes = 3 * MIB},
+                                  &s));
+    expect_status(ZICO_E_NOTFOUND,
+                  zi_session_open(&(zi_session_options){.socket_path =
+                                                            t_path(t_tmpdir(), "no")},
+                                  &s));
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lease_is_whole_regions),
+        cmocka_unit_test(split_lease_goes_back_in_parts),
+        cmocka_unit_test(return_waits_for_its_fence),
+        cmocka_unit_test(close_waits_for_fences),
+        cmocka_unit_test(charges_share_the_budget),
+        cmocka_unit_test(steps_come_in_turn),
+        cmocka_unit_test(guard_protects_what_is_not_leased),
+        cmocka_unit_test(child_keeps_what_it_was_forked_with),
+        cmocka_unit_test(bad_options_are_refused),
+    };
+    return t_main(tests);
+}
