@@ -101,6 +101,19 @@ real_file_bytes(const zi_os *os, int fd, uint64_t *ret_size, uint64_t *ret_resid
     return 0;
 }
 
+/* Two descriptors are the same file if both numbers are the same. */
+static long
+real_file_id(const zi_os *os, int fd, uint64_t *ret_dev, uint64_t *ret_ino)
+{
+    struct stat sb;
+
+    (void)os;
+    if (fstat(fd, &sb) != 0) return -(long)errno;
+    *ret_dev = sb.st_dev;
+    *ret_ino = sb.st_ino;
+    return 0;
+}
+
 static long
 real_punch(const zi_os *os, int fd, uint64_t off, uint64_t len)
 {
@@ -376,6 +389,16 @@ real_dup_fd(const zi_os *os, int fd)
 {
     (void)os;
     return or_errno(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+}
+
+/* Make an event_fd readable; safe in a signal handler. */
+static long
+real_wake(const zi_os *os, int fd)
+{
+    uint64_t one = 1;
+
+    (void)os;
+    return again(write(fd, &one, sizeof one));
 }
 
 static long
