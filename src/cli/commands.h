@@ -1,0 +1,15 @@
+/* cli/commands.h -- every subcommand, and how main finds it. */
+#ifndef ZI_CLI_COMMANDS_H
+#define ZI_CLI_COMMANDS_H
+
+#define ZI_EXIT_OK     0
+#define ZI_EXIT_FAILED 1
+#define ZI_EXIT_USAGE  2
+
+#define X(name, function, text) int function(int argc, char **argv);
+#include "cli/commands.def"
+
+/* The whole program: argv as main got it. */
+int zi_cli_main(int argc, char **argv);
+
+#endif /* ZI_CLI_COMMANDS_H */
