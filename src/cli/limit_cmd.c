@@ -5,7 +5,7 @@
 #include <string.h>
 #include "base/size.h"
 #include "cli/args.h"
-#include "cli/place.h"
+#include "cli/find_broker.h"
 #include "cli/watch.h"
 
 /* Send it, print what became of it. */
@@ -16,11 +16,11 @@ ask(const char *command, const char *socket, const char *device, zi_msg *request
     char                     path[ZI_RUNDIR_PATH_MAX];
     zi_msg                   answer;
 
-    if (zi_place_find(command, socket, device, path) < 0) return ZI_EXIT_FAILED;
+    if (zi_find_broker(command, socket, device, path) < 0) return ZI_EXIT_FAILED;
     request->seq = 1;
     zico_status st = zi_watch_request(zi_os_real(), path, request, &answer);
     if (st < 0 && st != ZICO_E_ARG) {
-        zi_place_complain(command, path, st);
+        zi_find_broker_complain(command, path, st);
         return ZI_EXIT_FAILED;
     }
     if (st == ZICO_E_ARG) {

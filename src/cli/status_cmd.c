@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/size.h"
 #include "cli/args.h"
-#include "cli/place.h"
+#include "cli/find_broker.h"
 #include "cli/status_view.h"
 #include "cli/watch.h"
 #include "policy/policy.h"
@@ -50,10 +50,10 @@ zi_cmd_status(int argc, char **argv)
 
     zico_status st = zi_args_parse(&args, argc, argv, NULL, NULL);
     if (st != ZICO_OK) return zi_args_exit(st);
-    if (zi_place_find("status", socket, device, path) < 0) return ZI_EXIT_FAILED;
+    if (zi_find_broker("status", socket, device, path) < 0) return ZI_EXIT_FAILED;
     st = zi_watch_open(zi_os_real(), path, watch, &w);
     if (st < 0) {
-        zi_place_complain("status", path, st);
+        zi_find_broker_complain("status", path, st);
         return ZI_EXIT_FAILED;
     }
     bool clear = watch && isatty(STDOUT_FILENO);
@@ -63,6 +63,6 @@ zi_cmd_status(int argc, char **argv)
     } while (watch && st >= 0);
     zi_watch_close(w);
     if (st >= 0 || (watch && st == ZICO_E_GONE)) return ZI_EXIT_OK;
-    zi_place_complain("status", path, st);
+    zi_find_broker_complain("status", path, st);
     return ZI_EXIT_FAILED;
 }
