@@ -1,0 +1,361 @@
+/* gandiva.c -- time slices, suspend and resume, packing by trial.
+ *
+ * PAPER    W. Xiao et al. Gandiva: Introspective Cluster Scheduling for Deep Learning. OSDI 2018.
+ * CLAIM    More jobs than fit can share a device in slices of a minute: a job is suspended at
+ *          the end of a step, where it holds least, its memory moves out, and it comes back
+ *          later.  Jobs that waste the device are packed together, if a trial shows that it
+ *          pays, and parted again if not.
+ * WE DO    Weighted slices (60 s; gandiva:slice=10 sets it); whoever has had the least device
+ *          time for its weight is next.  The wait for the end of a step is charged to the job
+ *          that makes others wait.  A job is moved out only if the memory is needed.  Packing:
+ *          one candidate at a time joins the slice's owner for a trial; its verdict (progress of
+ *          both, in steps of solo length per second, against 1 for slicing) is remembered.
+ * WE DROP  Migration and grow-shrink: one device.  Utilisation, which a host does not report:
+ *          candidates are tried in order of service.
+ * CHECKED  gandiva_test.c: slices by weight, moves only under need, a packing that pays stays,
+ *          one that does not is undone and not tried again.
+ * COST     O(jobs^2) at a slice's end, O(jobs) otherwise.
+ */
+#include "policy/policy.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "base/check.h"
+
+#define SLICE_NS_DEFAULT 60000000000ull
+#define TRIAL_NS_LEAST   2000000000ull
+#define TRIAL_STEPS      6 /* of the longest job in the pack           */
+#define WORTH_IT         1.03
+#define MAX_PACK         16
+
+typedef enum verdict { UNTRIED, PAYS, DOES_NOT } verdict;
+
+typedef struct trial {
+    bool      on;
+    zi_job_id guest;
+    uint64_t  begin_ns;
+    uint64_t  step_at_begin[MAX_PACK]; /* by place in the pack */
+} trial;
+
+typedef struct gandiva {
+    uint64_t  slice_ns, slice_end_ns;
+    size_t    n_pack; /* pack[0] owns the slice */
+    zi_job_id pack[MAX_PACK];
+    trial     trial;
+    uint64_t  fixed_bytes[ZI_LEDGER_JOBS_MAX]; /* what it holds when it is in */
+    uint8_t   verdict[ZI_LEDGER_JOBS_MAX][ZI_LEDGER_JOBS_MAX];
+} gandiva;
+
+static zico_status
+gandiva_init(void *state, const char *arg, uint64_t seed)
+{
+    gandiva *s = state;
+    (void)seed;
+    s->slice_ns = SLICE_NS_DEFAULT;
+    if (!*arg) return ZICO_OK;
+    if (strncmp(arg, "slice=", 6)) return ZICO_E_ARG;
+    char  *end;
+    double seconds = strtod(arg + 6, &end);
+    if (end == arg + 6 || *end || !(seconds >= 0.1 && seconds <= 86400))
+        return ZICO_E_ARG;
+    s->slice_ns = (uint64_t)(seconds * 1e9);
+    return ZICO_OK;
+}
+
+/* -- the view, by id -------------------------------------------------------------------- */
+
+static const zi_job_view *
+find(const zi_view *v, zi_job_id id)
+{
+    for (size_t i = 0; i < v->n_jobs; i++)
+        if (v->job[i].id == id) return &v->job[i];
+    return NULL;
+}
+
+static bool
+in_pack(const gandiva *s, zi_job_id id)
+{
+    for (size_t i = 0; i < s->n_pack; i++)
+        if (s->pack[i] == id) return true;
+    return false;
+}
+
+static bool
+wants_to_run(const zi_job_view *j)
+{
+    return j->has_steps && j->claim_known && j->state != ZI_JOB_PAUSED &&
+           j->state != ZI_JOB_GONE && j->state != ZI_JOB_FREE;
+}
+
+static double
+service(const zi_job_view *j)
+{
+    return (double)j->served_ns / (double)(j->weight_milli ? j->weight_milli : 1000);
+}
+
+static bool
+is_in(const zi_job_view *j)
+{
+    return j->state != ZI_JOB_SUSPENDED;
+}
+
+/* -- memory ------------------------------------------------------------------------------ */
+
+static void
+remember_sizes(const zi_view *v, gandiva *s)
+{
+    for (size_t i = 0; i < v->n_jobs; i++)
+        if (v->job[i].state == ZI_JOB_RUNNING || v->job[i].state == ZI_JOB_ASKING)
+            s->fixed_bytes[v->job[i].id] = v->job[i].fixed_bytes;
+}
+
+/* Bytes that the pack needs inside: what its members keep and what their steps take. */
+static uint64_t
+pack_bytes(const zi_view *v, const gandiva *s)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < s->n_pack; i++) {
+        const zi_job_view *j = find(v, s->pack[i]);
+        if (j) sum += s->fixed_bytes[j->id] + j->claim_bytes;
+    }
+    return sum;
+}
+
+/* Bytes that those outside the pack hold; `movable`: only what could move out. */
+static uint64_t
+others_bytes(const zi_view *v, const gandiva *s, bool unmovable_only)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < v->n_jobs; i++) {
+        const zi_job_view *j = &v->job[i];
+        if (in_pack(s, j->id) || !is_in(j)) continue;
+        if (unmovable_only && j->can_suspend) continue;
+        sum += j->fixed_bytes;
+    }
+    return sum;
+}
+
+/* -- slices ---------------------------------------------------------------------------------- */
+
+static const zi_job_view *
+next_owner(const zi_view *v)
+{
+    const zi_job_view *best = NULL;
+    for (size_t i = 0; i < v->n_jobs; i++) {
+        const zi_job_view *j = &v->job[i];
+        if (!wants_to_run(j)) continue;
+        if (!best || service(j) < service(best) ||
+            (service(j) == service(best) && j->id < best->id))
+            best = j;
+    }
+    return best;
+}
+
+static void
+begin_slice(const zi_view *v, gandiva *s, uint64_t now)
+{
+    const zi_job_view *owner = next_owner(v);
+    s->n_pack = 0;
+    s->trial.on = false;
+    if (!owner) return;
+    s->pack[s->n_pack++] = owner->id;
+    s->slice_end_ns =
+        now + s->slice_ns / 1000 * (owner->weight_milli ? owner->weight_milli : 1000);
+}
+
+static void
+drop_from_pack(gandiva *s, zi_job_id id)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_pack; i++)
+        if (s->pack[i] != id) s->pack[n++] = s->pack[i];
+    s->n_pack = n;
+    s->trial.on = false; /* what was measured was measured with it */
+}
+
+/* -- packing ------------------------------------------------------------------------------- */
+
+static verdict
+verdict_with_pack(const gandiva *s, zi_job_id id)
+{
+    verdict worst = PAYS;
+    for (size_t i = 0; i < s->n_pack; i++) {
+        verdict one = (verdict)s->verdict[s->pack[i]][id];
+        if (one == DOES_NOT) return DOES_NOT;
+        if (one == UNTRIED) worst = UNTRIED;
+    }
+    return worst;
+}
+
+static void
+note_verdict(gandiva *s, zi_job_id guest, verdict what)
+{
+    for (size_t i = 0; i < s->n_pack; i++) {
+        if (s->pack[i] == guest) continue;
+        s->verdict[s->pack[i]][guest] = (uint8_t)what;
+        s->verdict[guest][s->pack[i]] = (uint8_t)what;
+    }
+}
+
+static void
+begin_trial(const zi_view *v, gandiva *s, zi_job_id guest, uint64_t now)
+{
+    s->trial = (trial){.on = true, .guest = guest, .begin_ns = now};
+    for (size_t i = 0; i < s->n_pack; i++) {
+        const zi_job_view *j = find(v, s->pack[i]);
+        s->trial.step_at_begin[i] = j ? j->step_no : 0;
+    }
+}
+
+/* Somebody who fits beside the pack, as it is known or hoped to pay. */
+static void
+invite(const zi_view *v, gandiva *s, uint64_t now)
+{
+    const zi_job_view *best = NULL;
+    if (s->n_pack == 0 || s->n_pack >= MAX_PACK || s->n_pack >= v->n_cores || s->trial.on)
+        return;
+    for (size_t i = 0; i < v->n_jobs; i++) {
+        const zi_job_view *j = &v->job[i];
+        if (!wants_to_run(j) || in_pack(s, j->id)) continue;
+        if (verdict_with_pack(s, j->id) == DOES_NOT) continue;
+        uint64_t needs = s->fixed_bytes[j->id] + j->claim_bytes;
+        uint64_t others = others_bytes(v, s, true);
+        if (!j->can_suspend && is_in(j)) others -= j->fixed_bytes;
+        if (pack_bytes(v, s) + needs + others > v->budget_bytes) continue;
+        if (!best || service(j) < service(best)) best = j;
+    }
+    if (!best) return;
+    verdict known = verdict_with_pack(s, best->id);
+    s->pack[s->n_pack++] = best->id;
+    if (known == UNTRIED) begin_trial(v, s, best->id, now);
+}
+
+/* Progress of the pack since the trial began, in solo steps' time per second. */
+static double
+trial_progress(const zi_view *v, const gandiva *s, uint64_t now)
+{
+    double sum = 0;
+    for (size_t i = 0; i < s->n_pack; i++) {
+        const zi_job_view *j = find(v, s->pack[i]);
+        if (j)
+            sum += (double)(j->step_no - s->trial.step_at_begin[i]) *
+                   (double)j->solo_step_ns;
+    }
+    return sum / (double)(now - s->trial.begin_ns);
+}
+
+static uint64_t
+trial_length(const zi_view *v, const gandiva *s)
+{
+    uint64_t ns = TRIAL_NS_LEAST;
+    for (size_t i = 0; i < s->n_pack; i++) {
+        const zi_job_view *j = find(v, s->pack[i]);
+        if (j && TRIAL_STEPS * j->solo_step_ns > ns) ns = TRIAL_STEPS * j->solo_step_ns;
+    }
+    return ns;
+}
+
+static void
+judge_trial(const zi_view *v, gandiva *s, uint64_t now)
+{
+    if (!s->trial.on || now - s->trial.begin_ns < trial_length(v, s)) return;
+    bool pays = trial_progress(v, s, now) >= WORTH_IT;
+    note_verdict(s, s->trial.guest, pays ? PAYS : DOES_NOT);
+    s->trial.on = false;
+    if (!pays) drop_from_pack(s, s->trial.guest);
+}
+
+/* -- carrying it out -------------------------------------------------------------------------- */
+
+/* Move others out, the largest first, until the pack has room. */
+static void
+make_room(const zi_view *v, gandiva *s, zi_out *out)
+{
+    uint64_t needs = pack_bytes(v, s), others = others_bytes(v, s, false);
+    bool     told[ZI_LEDGER_JOBS_MAX] = {false};
+
+    while (needs + others > v->budget_bytes) {
+        size_t worst = SIZE_MAX;
+        for (size_t i = 0; i < v->n_jobs; i++) {
+            const zi_job_view *j = &v->job[i];
+            if (in_pack(s, j->id) || !j->can_suspend || told[j->id] || !is_in(j))
+                continue;
+            if (j->state == ZI_JOB_PAUSED) continue;
+            if (worst == SIZE_MAX || j->fixed_bytes > v->job[worst].fixed_bytes)
+                worst = i;
+        }
+        if (worst == SIZE_MAX) return;
+        told[v->job[worst].id] = true;
+        others -= v->job[worst].fixed_bytes;
+        if (v->job[worst].state != ZI_JOB_LEAVING_MEMORY)
+            zi_out_add(out, ZI_ANSWER_SUSPEND, worst, 0, 0);
+    }
+}
+
+static void
+bring_in(const zi_view *v, const gandiva *s, zi_out *out)
+{
+    for (size_t i = 0; i < v->n_jobs; i++) {
+        const zi_job_view *j = &v->job[i];
+        if (j->state != ZI_JOB_SUSPENDED || !in_pack(s, j->id)) continue;
+        if (s->fixed_bytes[j->id] <= v->free_bytes)
+            zi_out_add(out, ZI_ANSWER_RESUME, i, 0, 0);
+    }
+}
+
+static void
+start_pack(const zi_view *v, const gandiva *s, zi_out *out)
+{
+    uint64_t share = s->n_pack ? v->n_cores / s->n_pack : v->n_cores;
+    for (size_t i = 0; i < v->n_jobs; i++) {
+        const zi_job_view *j = &v->job[i];
+        if (!in_pack(s, j->id)) {
+            if (j->state == ZI_JOB_ASKING && wants_to_run(j))
+                zi_out_add(out, ZI_ANSWER_REASON, i, s->n_pack ? s->pack[0] : ZI_JOB_NONE,
+                           ZI_REASON_TURN);
+            continue;
+        }
+        if (j->core_mode == ZI_CORES_FOLLOW && share && j->cores != share)
+            zi_out_add(out, ZI_ANSWER_CORES, i, 0, share);
+        if (j->state == ZI_JOB_ASKING) zi_out_add(out, ZI_ANSWER_GO, i, 0, 0);
+    }
+}
+
+static void
+forget(gandiva *s, zi_job_id id)
+{
+    drop_from_pack(s, id);
+    s->fixed_bytes[id] = 0;
+    for (size_t i = 0; i < ZI_LEDGER_JOBS_MAX; i++)
+        s->verdict[id][i] = s->verdict[i][id] = UNTRIED;
+}
+
+static void
+gandiva_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
+{
+    gandiva *s = state;
+
+    if (ev->kind == ZI_EVENT_LEASE_ASK || ev->kind == ZI_EVENT_REGION) return;
+    if (ev->kind == ZI_EVENT_LEAVE || ev->kind == ZI_EVENT_JOIN)
+        forget(s, v->job[ev->job].id);
+    if (zi_policy_learn_gate(v, ev, out)) return;
+    remember_sizes(v, s);
+    judge_trial(v, s, ev->now_ns);
+    if (s->n_pack == 0 || ev->now_ns >= s->slice_end_ns) begin_slice(v, s, ev->now_ns);
+    invite(v, s, ev->now_ns);
+    make_room(v, s, out);
+    bring_in(v, s, out);
+    start_pack(v, s, out);
+    uint64_t wake = s->slice_end_ns;
+    if (s->trial.on && s->trial.begin_ns + trial_length(v, s) < wake)
+        wake = s->trial.begin_ns + trial_length(v, s);
+    if (s->n_pack > 0) zi_out_add(out, ZI_ANSWER_WAKE_AT, 0, 0, wake);
+}
+
+const zi_policy_ops zi_policy_gandiva = {
+    .name = "gandiva",
+    .origin = "Xiao et al.: Gandiva, OSDI 2018; gandiva:slice=SECONDS",
+    .state_size = sizeof(gandiva),
+    .init = gandiva_init,
+    .on_event = gandiva_on_event,
+};
