@@ -16,7 +16,7 @@
  *          one that does not is undone and not tried again.
  * COST     O(jobs^2) at a slice's end, O(jobs) otherwise.
  */
-#include "policy/policy.h"
+#include "policy/policy_common.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -303,22 +303,22 @@ bring_in(const zi_view *v, const gandiva *s, zi_out *out)
     }
 }
 
+/* One of the pack goes, the others wait for their turn; the desk asks again for the next. */
 static void
 start_pack(const zi_view *v, const gandiva *s, zi_out *out)
 {
-    uint64_t share = s->n_pack ? v->n_cores / s->n_pack : v->n_cores;
+    size_t go = SIZE_MAX;
     for (size_t i = 0; i < v->n_jobs; i++) {
         const zi_job_view *j = &v->job[i];
-        if (!in_pack(s, j->id)) {
-            if (j->state == ZI_JOB_ASKING && wants_to_run(j))
-                zi_out_add(out, ZI_ANSWER_REASON, i, s->n_pack ? s->pack[0] : ZI_JOB_NONE,
-                           ZI_REASON_TURN);
-            continue;
-        }
-        if (j->core_mode == ZI_CORES_FOLLOW && share && j->cores != share)
-            zi_out_add(out, ZI_ANSWER_CORES, i, 0, share);
-        if (j->state == ZI_JOB_ASKING) zi_out_add(out, ZI_ANSWER_GO, i, 0, 0);
+        if (j->state != ZI_JOB_ASKING || !wants_to_run(j)) continue;
+        if (go == SIZE_MAX && in_pack(s, j->id) && zi_policy_core_free(v, i))
+            go = i;
+        else
+            zi_out_add(out, ZI_ANSWER_REASON, i, s->n_pack ? s->pack[0] : ZI_JOB_NONE,
+                       ZI_REASON_TURN);
     }
+    zi_policy_divide_cores(v, go, s->n_pack > 1 ? s->n_pack - 1 : 0, out);
+    if (go != SIZE_MAX) zi_out_add(out, ZI_ANSWER_GO, go, 0, 0);
 }
 
 static void
@@ -335,10 +335,10 @@ gandiva_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
 {
     gandiva *s = state;
 
-    if (ev->kind == ZI_EVENT_LEASE_ASK || ev->kind == ZI_EVENT_REGION) return;
     if (ev->kind == ZI_EVENT_LEAVE || ev->kind == ZI_EVENT_JOIN)
         forget(s, v->job[ev->job].id);
-    if (zi_policy_learn_gate(v, ev, out)) return;
+    if (ev->kind == ZI_EVENT_LEAVE || ev->kind == ZI_EVENT_LEASE_ASK) return;
+    if (ev->kind == ZI_EVENT_REGION && ev->delta_bytes > 0) return;
     remember_sizes(v, s);
     judge_trial(v, s, ev->now_ns);
     if (s->n_pack == 0 || ev->now_ns >= s->slice_end_ns) begin_slice(v, s, ev->now_ns);

@@ -3,12 +3,12 @@
 
 #include <string.h>
 
-extern const zi_policy_ops zi_policy_zico, zi_policy_temporal, zi_policy_spatial;
+extern const zi_policy_ops zi_policy_zico, zi_policy_temporal, zi_policy_spatial,
+    zi_policy_salus, zi_policy_gandiva;
 
 static const zi_policy_ops *const TABLE[] = {
-    &zi_policy_zico,
-    &zi_policy_temporal,
-    &zi_policy_spatial,
+    &zi_policy_zico,  &zi_policy_temporal, &zi_policy_spatial,
+    &zi_policy_salus, &zi_policy_gandiva,
 };
 
 const zi_policy_ops *

@@ -17,7 +17,7 @@
  *          each discipline's order.
  * COST     O(jobs x lanes) per event.
  */
-#include "policy/policy.h"
+#include "policy/policy_common.h"
 
 #include <string.h>
 #include "base/check.h"
@@ -31,7 +31,6 @@ typedef struct salus {
     discipline how;
     uint16_t   lane_of[ZI_LEDGER_JOBS_MAX]; /* lane + 1; 0: none               */
     uint64_t   lane_bytes[LANES_MAX];       /* 0: not in use                    */
-    uint64_t   told_cores[ZI_LEDGER_JOBS_MAX];
 } salus;
 
 static zico_status
@@ -258,14 +257,6 @@ assign_all(const zi_view *v, salus *s, const uint16_t *by)
 
 /* -- going ----------------------------------------------------------------------------------- */
 
-static size_t
-n_running(const zi_view *v)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < v->n_jobs; i++) n += v->job[i].state == ZI_JOB_RUNNING;
-    return n;
-}
-
 /* fifo: only the oldest job that takes part runs. */
 static bool
 is_oldest(const zi_view *v, const zi_job_view *j)
@@ -273,17 +264,6 @@ is_oldest(const zi_view *v, const zi_job_view *j)
     for (size_t i = 0; i < v->n_jobs; i++)
         if (takes_part(&v->job[i]) && v->job[i].joined_ns < j->joined_ns) return false;
     return true;
-}
-
-static void
-tell_cores(const zi_view *v, salus *s, size_t i, size_t n_active, zi_out *out)
-{
-    const zi_job_view *j = &v->job[i];
-    uint64_t           share = n_active ? v->n_cores / n_active : v->n_cores;
-    if (j->core_mode != ZI_CORES_FOLLOW) return;
-    if (!share) share = 1;
-    if (share != j->cores) zi_out_add(out, ZI_ANSWER_CORES, i, 0, share);
-    s->told_cores[j->id] = share;
 }
 
 static void
@@ -302,11 +282,12 @@ runner_of(const zi_view *v, const salus *s, size_t lane)
     return ZI_JOB_NONE;
 }
 
+/* The first in order whose lane is free goes; the desk asks again for the next.  Everybody
+ * else is told what it waits for. */
 static void
 start_jobs(const zi_view *v, salus *s, const uint16_t *by, zi_out *out)
 {
-    bool   taken[LANES_MAX] = {false};
-    size_t running = n_running(v);
+    size_t go = SIZE_MAX;
 
     for (size_t k = 0; k < v->n_jobs; k++) {
         size_t             i = by[k];
@@ -314,20 +295,18 @@ start_jobs(const zi_view *v, salus *s, const uint16_t *by, zi_out *out)
         size_t             lane = lane_of(s, j);
         if (lane != NO_LANE) zi_out_add(out, ZI_ANSWER_LANE, i, 0, lane);
         if (j->state != ZI_JOB_ASKING || !takes_part(j)) continue;
-        if (lane == NO_LANE) {
+        if (lane == NO_LANE)
             wait_for(out, i, ZI_REASON_ADMISSION, ZI_JOB_NONE);
-        } else if (taken[lane] || lane_busy(v, s, lane)) {
+        else if (lane_busy(v, s, lane))
             wait_for(out, i, ZI_REASON_TURN, runner_of(v, s, lane));
-        } else if (running >= v->n_cores || (s->how == FIFO && !is_oldest(v, j))) {
+        else if (go != SIZE_MAX || !zi_policy_core_free(v, i) ||
+                 (s->how == FIFO && !is_oldest(v, j)))
             wait_for(out, i, ZI_REASON_TURN, ZI_JOB_NONE);
-        } else {
-            taken[lane] = true;
-            running++;
-            zi_out_add(out, ZI_ANSWER_GO, i, 0, 0);
-        }
+        else
+            go = i;
     }
-    for (size_t i = 0; i < v->n_jobs; i++)
-        if (takes_part(&v->job[i])) tell_cores(v, s, i, running, out);
+    zi_policy_divide_cores(v, go, 0, out);
+    if (go != SIZE_MAX) zi_out_add(out, ZI_ANSWER_GO, go, 0, 0);
 }
 
 static void
@@ -339,8 +318,8 @@ salus_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
     zi_assert(v->n_jobs <= ZI_LEDGER_JOBS_MAX);
     if (ev->kind == ZI_EVENT_LEAVE || ev->kind == ZI_EVENT_JOIN)
         s->lane_of[v->job[ev->job].id] = 0;
-    if (ev->kind == ZI_EVENT_LEASE_ASK || ev->kind == ZI_EVENT_REGION) return;
-    if (zi_policy_learn_gate(v, ev, out)) return; /* a newcomer is measured alone */
+    if (ev->kind == ZI_EVENT_LEAVE || ev->kind == ZI_EVENT_LEASE_ASK) return;
+    if (ev->kind == ZI_EVENT_REGION && ev->delta_bytes > 0) return;
     order(v, s, by);
     assign_all(v, s, by);
     start_jobs(v, s, by, out);
