@@ -19,6 +19,8 @@ zi_draft_free(zi_draft *d)
     zi_free(d->redo_until);
     zi_free(d->lives_on);
     zi_free(d->fate);
+    zi_free(d->seen);
+    zi_free(d->stack);
     zi_free(d);
 }
 
@@ -104,8 +106,10 @@ zi_draft_new(const zi_graph *g, const zi_cost *c, zi_draft **ret_draft)
     d->redo_until = zi_calloc(g->n_nodes + 1u, sizeof *d->redo_until);
     d->lives_on = zi_calloc(g->n_tensors + 1u, sizeof *d->lives_on);
     d->fate = zi_calloc(g->n_tensors + 1u, sizeof *d->fate);
+    d->seen = zi_calloc(g->n_tensors + 1u, sizeof *d->seen);
+    d->stack = zi_calloc(g->n_tensors + 1u, sizeof *d->stack);
     if (!d->root || !d->use_first || !d->start_ns || !d->redo_until || !d->lives_on ||
-        !d->fate)
+        !d->fate || !d->seen || !d->stack)
         goto undo;
     zi_plan_roots(g, d->root);
     if (find_uses(d) < 0) goto undo;
@@ -184,6 +188,68 @@ bool
 zi_draft_has_tier(const zi_draft *d)
 {
     return d->c->out_bytes_per_s > 0 && d->c->in_bytes_per_s > 0 && d->c->tier_bytes > 0;
+}
+
+/* Is root r there when node `at` is about to run, given its fate? */
+static bool
+present_at(const zi_draft *d, zi_tensor_id r, zi_node_id at)
+{
+    const zi_fate *f = &d->fate[r];
+    uint32_t       lo = d->use_first[r], hi = d->use_first[r + 1];
+
+    if (d->lives_on[r] || f->hold) return true;
+    while (lo < hi) { /* first use at or after `at` */
+        uint32_t mid = lo + (hi - lo) / 2;
+        if (d->uses[mid] < at)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    if (lo == d->use_first[r + 1]) return false; /* dead by then */
+    if (f->kind == ZI_FATE_KEEP || d->uses[lo] == at) return true;
+    zi_node_id from = d->uses[lo - 1], to = d->uses[lo];
+    return to == from + 1 || d->start_ns[to] - d->start_ns[from + 1] < f->gap_ns;
+}
+
+static bool
+can_run_again(const zi_draft *d, zi_node_id p, zi_node_id at)
+{
+    return (zi_op_get(d->g->nodes[p].op)->flags & ZI_OPF_RECOMPUTE) &&
+           at <= d->redo_until[p];
+}
+
+bool
+zi_draft_redo_cost(zi_draft *d, zi_tensor_id t, zi_node_id at, uint32_t cap,
+                   zi_tensor_id *ret_sources, zi_redo_cost *ret_cost)
+{
+    zi_redo_cost sum = {0};
+    uint32_t     n = 0, stamp = ++d->n_seen;
+
+    d->stack[n++] = t;
+    d->seen[t] = stamp;
+    while (n > 0) {
+        zi_tensor_id r = d->stack[--n];
+        zi_node_id   p = d->g->tensors[r].producer;
+        if (sum.n_nodes == cap || !can_run_again(d, p, at)) return false;
+        if (r != t && d->fate[r].kind == ZI_FATE_SWAP) return false;
+        sum.n_nodes++;
+        sum.heavy |= (zi_op_get(d->g->nodes[p].op)->flags & ZI_OPF_HEAVY) != 0;
+        sum.ns += d->c->node_ns[p];
+        const zi_node *x = &d->g->nodes[p];
+        for (uint32_t o = 0; o < x->n_out; o++) /* made together: counted once */
+            if (x->out[o] != ZI_ID_NONE) d->seen[d->root[x->out[o]]] = stamp;
+        for (uint32_t i = 0; i < x->n_in; i++) {
+            zi_tensor_id in = used_root(d, x->in[i]);
+            if (in == ZI_ID_NONE || d->seen[in] == stamp) continue;
+            d->seen[in] = stamp;
+            if (!present_at(d, in, at))
+                d->stack[n++] = in;
+            else if (ret_sources && sum.n_sources < cap)
+                ret_sources[sum.n_sources++] = in;
+        }
+    }
+    *ret_cost = sum;
+    return true;
 }
 
 static void

@@ -27,6 +27,7 @@ typedef enum zi_fate_kind { ZI_FATE_KEEP, ZI_FATE_REDO, ZI_FATE_SWAP } zi_fate_k
 
 typedef struct zi_fate {
     zi_fate_kind kind;
+    bool         hold;   /* KEEP: also when nobody but redos read it any more */
     uint64_t     gap_ns; /* shortest gap in which it leaves; see D1                     */
     uint32_t     group;  /* REDO: members come back together; 0: each on its own        */
     bool         barrier; /* SWAP: goes out beside the last reader before the gap, and
@@ -50,6 +51,9 @@ typedef struct zi_draft {
                           * within this time; 0: never, UINT64_MAX: always                */
     bool early_out;  /* copies out begin when the tensor is made, not when it leaves  */
     bool on_demand;  /* copies in begin when the tensor is needed, not before         */
+    uint32_t     *seen; /* [n_tensors] zi_draft_redo_cost's own */
+    uint32_t      n_seen;
+    zi_tensor_id *stack; /* [n_tensors] the same */
 } zi_draft;
 
 ZICO_NODISCARD zico_status zi_draft_new(const zi_graph *g, const zi_cost *c,
@@ -78,6 +82,17 @@ bool     zi_draft_has_tier(const zi_draft *d);
 /* Leave in the longest gap: the usual fates. */
 void zi_draft_redo(zi_draft *d, zi_tensor_id t);
 void zi_draft_swap(zi_draft *d, zi_tensor_id t);
+
+/* Nodes that would run again if t came back by redo before node `at`, given all fates, and
+ * their time; false: it cannot, or more than `cap` nodes would.  ret_sources (may be NULL,
+ * else room for `cap` roots) takes the present roots that they read. */
+typedef struct zi_redo_cost {
+    uint64_t ns;
+    uint32_t n_nodes, n_sources;
+    bool     heavy; /* a HEAVY node is among them */
+} zi_redo_cost;
+bool zi_draft_redo_cost(zi_draft *d, zi_tensor_id t, zi_node_id at, uint32_t cap,
+                        zi_tensor_id *ret_sources, zi_redo_cost *ret_cost);
 
 /* -- turning into plans ------------------------------------------------------------------ */
 

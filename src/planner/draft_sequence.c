@@ -66,7 +66,8 @@ leaves_after(const walk *w, zi_tensor_id r, zi_node_id n)
 {
     const zi_fate *f = &w->d->fate[r];
     if (w->pinned[r] || w->d->lives_on[r]) return false;
-    if (w->next_use[r] >= w->d->use_first[r + 1]) return true; /* nobody reads it again */
+    if (w->next_use[r] >= w->d->use_first[r + 1])
+        return !f->hold; /* nobody reads it again */
     if (f->kind == ZI_FATE_KEEP) return false;
     zi_node_id to = w->d->uses[w->next_use[r]];
     return to > n + 1 && w->d->start_ns[to] - w->d->start_ns[n + 1] >= f->gap_ns;

@@ -1,0 +1,148 @@
+/* planner_test.c -- what every planner promises, on nets of every shape and random ones. */
+#include "planner/planner.h"
+#include "plan/plan.h"
+#include "support/plan_nets.h"
+#include "test.h"
+
+static zi_cost *
+guess(const zi_graph *g)
+{
+    zi_cost *c;
+    expect_ok(zi_cost_guess(g, &c));
+    c->copy_latency_ns = 500;
+    return c;
+}
+
+static uint64_t
+keep_peak(const zi_graph *g, const zi_cost *c, uint64_t *ret_ns)
+{
+    zi_plan    *p;
+    zi_forecast f;
+    expect_ok(zi_plan_keep(g, c, &p));
+    expect_ok(zi_plan_simulate(p, g, c, NULL, &f));
+    zi_plan_free(p);
+    *ret_ns = f.step_ns;
+    return f.peak_bytes;
+}
+
+static bool
+same_plan(const zi_plan *a, const zi_plan *b)
+{
+    if (a->n_acts != b->n_acts) return false;
+    for (uint32_t i = 0; i < a->n_acts; i++)
+        if (a->acts[i].kind != b->acts[i].kind || a->acts[i].what != b->acts[i].what ||
+            a->acts[i].over != b->acts[i].over)
+            return false;
+    return true;
+}
+
+/* One planner, one task: either a plan that the checker accepts, with allowed acts only, the
+ * same when asked twice; or an honest "cannot fit" that says how small it got. */
+static bool
+judge(const zi_planner_ops *ops, const zi_graph *g, const zi_cost *c, uint64_t budget,
+      zi_forecast *ret_f)
+{
+    zi_plan_task task = {.graph = g, .cost = c, .budget_bytes = budget};
+    zi_plan     *p = NULL, *again = NULL;
+    uint64_t     least = 0;
+    zi_verdict   v;
+    zico_status  st = ops->solve(&task, &p, &least);
+
+    if (st == ZICO_E_NOPLAN) {
+        assert_null(p);
+        assert_true(least > budget && least < UINT64_MAX);
+        return false;
+    }
+    expect_ok(st);
+    st = zi_plan_check(p, g, c, budget, &v);
+    if (st < 0) fail_msg("%s on %s: P%d %s", ops->name, g->name, v.rule, v.text);
+    for (uint32_t i = 0; i < p->n_acts; i++)
+        assert_true(ops->emits >> p->acts[i].kind & 1);
+    assert_string_equal(!strcmp(ops->name, "auto") ? p->planner : ops->name, p->planner);
+    expect_ok(zi_plan_simulate(p, g, c, NULL, ret_f));
+    expect_ok(ops->solve(&task, &again, &least));
+    assert_true(same_plan(p, again));
+    zi_plan_free(p);
+    zi_plan_free(again);
+    return true;
+}
+
+static void
+judge_all(const zi_graph *g, const zi_cost *c, uint64_t budget, bool show)
+{
+    uint64_t keep_ns, peak = keep_peak(g, c, &keep_ns), best = UINT64_MAX;
+    for (size_t i = 1; zi_planner_at(i); i++) {
+        const zi_planner_ops *ops = zi_planner_at(i);
+        zi_forecast           f;
+        bool                  all = !strcmp(ops->name, "keep-all");
+        bool                  done = judge(ops, g, c, budget, &f);
+        if (show)
+            printf("%10s %5.0f%% %12s %s %.3f\n", g->name, 100.0 * budget / peak,
+                   ops->name, done ? "time" : "-",
+                   done ? (double)f.step_ns / keep_ns : 0);
+        if (peak <= budget && !all) { /* never worse than doing nothing */
+            assert_true(done);
+            assert_true(f.step_ns <= keep_ns && f.peak_bytes <= budget);
+        }
+        if (done && !all && f.step_ns < best) best = f.step_ns;
+    }
+    zi_forecast f;
+    assert_int_equal(best < UINT64_MAX, judge(zi_planner_find("auto"), g, c, budget, &f));
+    if (best < UINT64_MAX) assert_int_equal(best, f.step_ns);
+}
+
+/* Every planner on every kind of net, from everything down to almost nothing. */
+static void
+nets_and_budgets(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < t_n_nets; i++) {
+        zi_graph *g = t_nets[i].make();
+        zi_cost  *c = guess(g);
+        uint64_t  ns, peak = keep_peak(g, c, &ns);
+        for (unsigned percent = 110; percent >= 20; percent -= 15)
+            judge_all(g, c, peak * percent / 100, getenv("ZI_SHOW") != NULL);
+        zi_cost_free(c);
+        zi_graph_free(g);
+    }
+}
+
+/* Random graphs, random budgets, random speeds of the tier. */
+static void
+random_graphs(void **state)
+{
+    (void)state;
+    unsigned rounds = t_rounds(15, 500);
+    for (unsigned i = 0; i < rounds; i++) {
+        zi_graph *g = t_net_random();
+        zi_cost  *c = guess(g);
+        uint64_t  ns, peak = keep_peak(g, c, &ns);
+        c->out_bytes_per_s = t_rand_below(4) ? 1e8 * (double)(1 + t_rand_below(100)) : 0;
+        if (t_rand_below(5) == 0) c->tier_bytes = t_rand_below(peak);
+        judge_all(g, c, peak * (20 + t_rand_below(90)) / 100, false);
+        zi_cost_free(c);
+        zi_graph_free(g);
+    }
+}
+
+/* Names are unique, files are called like them, auto comes first. */
+static void
+table(void **state)
+{
+    (void)state;
+    assert_string_equal("auto", zi_planner_at(0)->name);
+    for (size_t i = 0; zi_planner_at(i); i++)
+        assert_ptr_equal(zi_planner_at(i), zi_planner_find(zi_planner_at(i)->name));
+    assert_null(zi_planner_find("checkmate-of-tomorrow"));
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(table),
+        cmocka_unit_test(nets_and_budgets),
+        cmocka_unit_test(random_graphs),
+    };
+    return t_main(tests);
+}
