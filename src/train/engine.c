@@ -1,0 +1,515 @@
+/* engine.c -- graph, plan, memory and executor in one hand. */
+#include "train/engine.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/check.h"
+#include "base/size.h"
+#include "planner/planner.h"
+#include "report/report.h"
+
+#define OPTIMIZER_PREFIX "optimizer."
+
+struct zi_engine {
+    const zi_os *os;
+    zi_graph    *graph;
+    zi_io        io;
+    zi_session  *session; /* NULL: private memory */
+    zi_plan     *plan;    /* NULL: the executor's own */
+    zi_exec     *exec;
+    bool         joined; /* the session is a broker's */
+};
+
+/* ---- making ------------------------------------------------------------------------------ */
+
+static zico_status
+graph_failed(const zi_graph *g, const zi_graph_diag *why, zico_status st,
+             zi_train_diag *diag)
+{
+    return zi_train_fail(diag, st, "%s: %s", g->name ? g->name : "network",
+                         why->text[0] ? why->text : zico_status_text(st));
+}
+
+static zico_status
+list_gradients(zi_graph *g)
+{
+    uint32_t n = g->n_tensors;
+
+    for (zi_tensor_id t = 0; t < n; t++) {
+        if (g->tensors[t].role != ZI_ROLE_PARAM) continue;
+        zi_tensor_id grad = zi_graph_grad(g, t);
+        if (grad == ZI_ID_NONE) continue;
+        zico_status st = zi_graph_add_output(g, grad);
+        if (st < 0) return st;
+    }
+    return ZICO_OK;
+}
+
+static zico_status
+complete_graph(zi_graph *g, const zi_engine_options *opt, zi_train_diag *diag)
+{
+    zi_graph_diag why = {.text = ""};
+    bool          backward = opt->optim || opt->grads;
+
+    if (backward && g->loss == ZI_ID_NONE)
+        return zi_train_fail(diag, ZICO_E_ARG, "%s has no loss to train on", g->name);
+    zico_status st = g->differentiated ? ZICO_OK : zi_graph_fuse(g, &why);
+    if (st >= 0 && backward && !g->differentiated)
+        st = zi_graph_differentiate(g, g->loss, &why);
+    if (st >= 0 && opt->grads) st = list_gradients(g);
+    if (st >= 0 && opt->optim && !g->has_update)
+        st = zi_graph_add_update(g, opt->optim, &why);
+    return st < 0 ? graph_failed(g, &why, st, diag) : ZICO_OK;
+}
+
+static zico_status
+open_session(zi_engine *e, const zi_engine_options *opt, zi_train_diag *diag)
+{
+    const char        *socket = opt->socket ? opt->socket : getenv("ZICO_SOCKET");
+    zi_session_options so = {.os = opt->os,
+                             .socket_path = socket,
+                             .job_name = opt->job_name,
+                             .shape_key = opt->shape_key,
+                             .max_bytes = opt->budget_bytes,
+                             .steps_total = opt->steps_total,
+                             .cores = opt->n_threads};
+
+    if (socket && !*socket) socket = so.socket_path = NULL;
+    if (!socket && opt->budget_bytes == 0) return ZICO_OK;
+    if (!socket) so.local_bytes = opt->budget_bytes;
+    if (opt->n_threads) so.core_mode = ZI_CORES_FIXED;
+    zico_status st = zi_session_open(&so, &e->session);
+    if (st < 0)
+        return zi_train_fail(diag, st, "%s%s: %s",
+                             socket ? "broker at " : "a pool of our own",
+                             socket ? socket : "", zico_status_text(st));
+    e->joined = socket != NULL;
+    return ZICO_OK;
+}
+
+static uint64_t
+budget_of(zi_engine *e, const zi_engine_options *opt)
+{
+    zico_stats stats = {.struct_size = sizeof stats};
+    uint64_t   budget = opt->budget_bytes;
+
+    if (!e->session) return budget;
+    zi_session_stats(e->session, &stats);
+    return budget == 0 || (stats.budget_bytes && stats.budget_bytes < budget)
+               ? stats.budget_bytes
+               : budget;
+}
+
+static zico_status
+too_large(const zi_engine *e, uint64_t need, uint64_t budget, const char *planner,
+          zi_train_diag *diag)
+{
+    char text[2][ZI_SIZE_TEXT];
+
+    return zi_train_fail(
+        diag, ZICO_E_BUDGET,
+        "%s with batch %lld does not fit: one step needs %s with planner %s, "
+        "the budget is %s; a smaller --batch or a larger --budget will do",
+        e->graph->name, (long long)e->io.batch, zi_size_format(need, text[0]), planner,
+        zi_size_format(budget, text[1]));
+}
+
+/* A plan within the budget, or the number that would be needed. */
+static zico_status
+make_plan(zi_engine *e, const zi_exec_options *xo, const zi_engine_options *opt,
+          zi_train_diag *diag)
+{
+    const char   *name = opt->planner ? opt->planner : "keep";
+    uint64_t      budget = budget_of(e, opt), least = 0;
+    zi_cost      *cost = NULL;
+    zi_graph_diag why = {.text = ""};
+    zi_verdict    verdict;
+
+    if (budget == 0 && !opt->planner) return ZICO_OK;
+    const zi_planner_ops *planner = zi_planner_find(name);
+    if (!planner && strcmp(name, "keep") != 0)
+        return zi_train_fail(diag, ZICO_E_NOTFOUND, "there is no planner '%s'", name);
+    zico_status st = zi_exec_cost(xo, &why, &cost);
+    if (st < 0) return graph_failed(e->graph, &why, st, diag);
+    if (planner) {
+        const zi_plan_task task = {.graph = e->graph,
+                                   .cost = cost,
+                                   .budget_bytes = budget,
+                                   .seed = opt->seed};
+        st = planner->solve(&task, &e->plan, &least);
+        if (st == ZICO_E_NOPLAN) st = too_large(e, least, budget, name, diag);
+    } else {
+        st = zi_plan_keep(e->graph, cost, &e->plan);
+    }
+    if (st >= 0) {
+        st = zi_plan_check(e->plan, e->graph, cost, budget, &verdict);
+        if (st < 0 && verdict.rule == 7) {
+            zico_status again = zi_plan_check(e->plan, e->graph, cost, 0, &verdict);
+            st = too_large(e, again < 0 ? 0 : verdict.peak_bytes, budget, name, diag);
+        } else if (st < 0) {
+            zi_train_fail(diag, st, "planner %s: %s", name, verdict.text);
+        }
+    }
+    zi_cost_free(cost);
+    return st;
+}
+
+zico_status
+zi_engine_new(zi_graph *forward, const zi_engine_options *opt, zi_train_diag *diag,
+              zi_engine **ret_engine)
+{
+    zi_graph_diag why = {.text = ""};
+    zi_engine    *e = zi_calloc(1, sizeof *e);
+
+    if (!e) {
+        zi_graph_free(forward);
+        return ZICO_E_NOMEM;
+    }
+    e->os = opt->os ? opt->os : zi_os_real();
+    e->graph = forward;
+    zico_status st = complete_graph(e->graph, opt, diag);
+    if (st >= 0) st = zi_io_find(e->graph, diag, &e->io);
+    if (st >= 0) st = open_session(e, opt, diag);
+    zi_exec_options xo = {.graph = e->graph,
+                          .session = e->session,
+                          .n_threads = opt->n_threads,
+                          .run_ahead = opt->run_ahead,
+                          .seed = opt->seed,
+                          .no_init = opt->no_init,
+                          .watch = opt->watch};
+    if (st >= 0) st = make_plan(e, &xo, opt, diag);
+    xo.plan = e->plan;
+    if (st >= 0) {
+        st = zi_exec_new(&xo, &why, &e->exec);
+        if (st < 0) st = graph_failed(e->graph, &why, st, diag);
+    }
+    if (st < 0) {
+        zi_engine_free(e);
+        return st;
+    }
+    *ret_engine = e;
+    return ZICO_OK;
+}
+
+void
+zi_engine_free(zi_engine *e)
+{
+    if (!e) return;
+    zi_exec_free(e->exec);
+    zi_plan_free(e->plan);
+    zi_session_close(e->session);
+    zi_graph_free(e->graph);
+    zi_free(e);
+}
+
+int64_t
+zi_engine_batch(const zi_engine *e)
+{
+    return e->io.batch;
+}
+
+const zi_data_want *
+zi_engine_want(const zi_engine *e)
+{
+    return &e->io.want;
+}
+
+const zi_graph *
+zi_engine_graph(const zi_engine *e)
+{
+    return e->graph;
+}
+
+zi_exec *
+zi_engine_exec(zi_engine *e)
+{
+    return e->exec;
+}
+
+/* ---- steps --------------------------------------------------------------------------------- */
+
+zico_status
+zi_engine_step(zi_engine *e, const void *x, const void *y, double lr, uint64_t step)
+{
+    zi_exec_feed feed[2] = {{e->io.x, x}, {e->io.y, y}};
+
+    return zi_exec_step(e->exec, feed, e->io.y == ZI_ID_NONE ? 1 : 2, (float)lr, step);
+}
+
+zico_status
+zi_engine_result(zi_engine *e, bool wait, zi_exec_step_result *ret_result)
+{
+    return zi_exec_result(e->exec, wait, ret_result);
+}
+
+zico_status
+zi_engine_output(zi_engine *e, void *ret_data, size_t n_bytes)
+{
+    if (e->graph->n_outputs == 0) return ZICO_E_NOTFOUND;
+    return zi_exec_get(e->exec, e->graph->outputs[0], ret_data, n_bytes);
+}
+
+/* ---- checkpoints ----------------------------------------------------------------------------- */
+
+static bool
+is_kept(const zi_tensor *t)
+{
+    return t->role == ZI_ROLE_PARAM || t->role == ZI_ROLE_STATE;
+}
+
+static bool
+is_optimizer(const zi_tensor *t)
+{
+    return t->role == ZI_ROLE_STATE && t->state_of != ZI_ID_NONE;
+}
+
+/* As the checkpoint calls it; the caller frees it. */
+static char *
+name_of(const zi_tensor *t)
+{
+    if (!is_optimizer(t)) return zi_strdup(t->name);
+    size_t n = sizeof OPTIMIZER_PREFIX + strlen(t->name);
+    char  *name = zi_malloc(n);
+    if (!name) return NULL;
+    memcpy(name, OPTIMIZER_PREFIX, sizeof OPTIMIZER_PREFIX - 1);
+    strcpy(name + sizeof OPTIMIZER_PREFIX - 1, t->name);
+    return name;
+}
+
+static zi_st_type
+type_of(zi_dtype t)
+{
+    switch (t) {
+    case ZI_DTYPE_I32:
+        return ZI_ST_I32;
+    case ZI_DTYPE_I64:
+        return ZI_ST_I64;
+    case ZI_DTYPE_BF16:
+        return ZI_ST_BF16;
+    case ZI_DTYPE_U8:
+    case ZI_DTYPE_BIT:
+        return ZI_ST_U8;
+    default:
+        return ZI_ST_F32;
+    }
+}
+
+typedef struct saving {
+    zi_engine     *e;
+    zi_tensor_id  *id; /* of each tensor in the file */
+    zi_train_diag *diag;
+} saving;
+
+static zico_status
+fetch_tensor(void *user, size_t i, void *buf, size_t n_bytes)
+{
+    saving          *s = user;
+    const zi_tensor *t = &s->e->graph->tensors[s->id[i]];
+    zico_status      st = zi_exec_get(s->e->exec, s->id[i], buf, n_bytes);
+
+    if (st < 0)
+        return zi_train_fail(s->diag, st, "tensor '%s': %s", t->name,
+                             zico_status_text(st));
+    if (t->dtype != ZI_DTYPE_F32) return ZICO_OK;
+    for (size_t k = 0; k < n_bytes / sizeof(float); k++)
+        if (!isfinite(((const float *)buf)[k]))
+            return zi_train_fail(
+                s->diag, ZICO_E_NAN,
+                "tensor '%s' is not finite: the checkpoint before is kept", t->name);
+    return ZICO_OK;
+}
+
+zico_status
+zi_engine_save(zi_engine *e, const char *path, const zi_st_pair *meta, size_t n_meta,
+               zi_train_diag *diag)
+{
+    const zi_graph *g = e->graph;
+    zi_st_tensor   *tensors = zi_calloc(g->n_tensors + 1, sizeof *tensors);
+    zi_tensor_id   *id = zi_calloc(g->n_tensors + 1, sizeof *id);
+    zico_status     st = tensors && id ? ZICO_OK : ZICO_E_NOMEM;
+    size_t          n = 0;
+
+    for (zi_tensor_id t = 0; st >= 0 && t < g->n_tensors; t++) {
+        const zi_tensor *from = &g->tensors[t];
+        if (!is_kept(from)) continue;
+        tensors[n].name = name_of(from);
+        tensors[n].type = type_of(from->dtype);
+        tensors[n].rank = from->rank;
+        memcpy(tensors[n].dims, from->dims, sizeof from->dims);
+        id[n] = t;
+        if (!tensors[n++].name) st = ZICO_E_NOMEM;
+    }
+    if (st >= 0) {
+        saving            s = {e, id, diag};
+        zi_checkpoint_out out = {.tensors = tensors,
+                                 .n_tensors = n,
+                                 .meta = meta,
+                                 .n_meta = n_meta,
+                                 .fetch = fetch_tensor,
+                                 .user = &s};
+        st = zi_checkpoint_write(e->os, path, &out, diag);
+    }
+    for (size_t i = 0; tensors && i < n; i++) zi_free(tensors[i].name);
+    zi_free(tensors);
+    zi_free(id);
+    return st;
+}
+
+/* The checkpoint's tensor for one of ours, checked; NULL with ZICO_OK: it may be missing. */
+static zico_status
+find_saved(const zi_checkpoint *c, const zi_tensor *t, bool all, zi_train_diag *diag,
+           const zi_st_tensor **ret_saved)
+{
+    char *name = name_of(t);
+    if (!name) return ZICO_E_NOMEM;
+    const zi_st_tensor *s = zi_st_find(c->header, name);
+    zico_status         st = ZICO_OK;
+
+    if (!s && (all || !is_optimizer(t)))
+        st = zi_train_fail(diag, ZICO_E_NOTFOUND, "%s has no tensor '%s'", c->file.path,
+                           name);
+    if (s) {
+        bool same = s->type == type_of(t->dtype) && s->rank == t->rank;
+        for (uint32_t i = 0; same && i < t->rank; i++) same = s->dims[i] == t->dims[i];
+        zi_shape have = {.dtype = t->dtype, .rank = s->rank < ZI_MAX_RANK ? s->rank : 0};
+        zi_shape want = zi_tensor_shape(t);
+        char     text[2][96];
+        memcpy(have.dims, s->dims, have.rank * sizeof *have.dims);
+        if (!same)
+            st = zi_train_fail(diag, ZICO_E_SHAPE,
+                               "%s: tensor '%s' is %s of type %s, the network wants %s",
+                               c->file.path, name, zi_shape_text(&have, text[0]),
+                               zi_st_type_text(s->type), zi_shape_text(&want, text[1]));
+    }
+    zi_free(name);
+    if (st >= 0) *ret_saved = s;
+    return st;
+}
+
+zico_status
+zi_engine_load(zi_engine *e, const zi_checkpoint *c, bool all, zi_train_diag *diag)
+{
+    const zi_graph     *g = e->graph;
+    const zi_st_tensor *s;
+    zico_status         st = ZICO_OK;
+
+    for (zi_tensor_id t = 0; st >= 0 && t < g->n_tensors; t++) /* look before setting */
+        if (is_kept(&g->tensors[t])) st = find_saved(c, &g->tensors[t], all, diag, &s);
+    for (zi_tensor_id t = 0; st >= 0 && t < g->n_tensors; t++) {
+        if (!is_kept(&g->tensors[t])) continue;
+        st = find_saved(c, &g->tensors[t], all, diag, &s);
+        if (st < 0 || !s) continue;
+        size_t n = (size_t)(s->end - s->begin);
+        void  *buf = zi_malloc(n);
+        if (!buf) return ZICO_E_NOMEM;
+        st = zi_checkpoint_read(c, s, buf, n, diag);
+        if (st >= 0) {
+            st = zi_exec_set(e->exec, t, buf, n);
+            if (st < 0)
+                zi_train_fail(diag, st, "%s: tensor '%s': %s", c->file.path,
+                              g->tensors[t].name, zico_status_text(st));
+        }
+        zi_free(buf);
+    }
+    return st;
+}
+
+zico_status
+zi_engine_copy(zi_engine *from, zi_engine *to, zi_train_diag *diag)
+{
+    const zi_graph *g = to->graph;
+    zico_status     st = ZICO_OK;
+
+    for (zi_tensor_id t = 0; st >= 0 && t < g->n_tensors; t++) {
+        const zi_tensor *tensor = &g->tensors[t];
+        if (!is_kept(tensor) || is_optimizer(tensor)) continue;
+        zi_tensor_id source = zi_graph_find_tensor(from->graph, tensor->name);
+        if (source == ZI_ID_NONE || from->graph->tensors[source].bytes != tensor->bytes)
+            return zi_train_fail(
+                diag, ZICO_E_NOTFOUND,
+                "the network that was trained has no tensor '%s' like this",
+                tensor->name);
+        void *buf = zi_malloc(tensor->bytes);
+        if (!buf) return ZICO_E_NOMEM;
+        st = zi_exec_get(from->exec, source, buf, tensor->bytes);
+        if (st >= 0) st = zi_exec_set(to->exec, t, buf, tensor->bytes);
+        zi_free(buf);
+        if (st < 0)
+            zi_train_fail(diag, st, "tensor '%s': %s", tensor->name,
+                          zico_status_text(st));
+    }
+    return st;
+}
+
+/* ---- looking ------------------------------------------------------------------------------------ */
+
+void
+zi_engine_read_memory(zi_engine *e, zi_engine_memory *ret_memory)
+{
+    zi_exec_memory m;
+
+    zi_exec_read_memory(e->exec, &m);
+    *ret_memory = (zi_engine_memory){.now_bytes = m.peak_slot_bytes + m.outside_bytes,
+                                     .peak_bytes = m.peak_slot_bytes + m.outside_bytes};
+    if (!e->session) return;
+    zico_stats s = {.struct_size = sizeof s};
+    zi_session_stats(e->session, &s);
+    *ret_memory = (zi_engine_memory){.now_bytes = s.leased_bytes + s.private_bytes,
+                                     .peak_bytes = s.peak_bytes,
+                                     .budget_bytes = s.budget_bytes,
+                                     .shared = e->joined};
+}
+
+static void
+name_of_event(const zi_graph *g, const zi_exec_event *ev, const char **ret_name,
+              const char **ret_kind)
+{
+    static const char *const kind[ZI_ACT_COUNT] = {"run", "redo", "drop",   "out",
+                                                   "in",  "wait", "encode", "decode"};
+    bool                     node = ev->kind == ZI_ACT_RUN || ev->kind == ZI_ACT_REDO;
+
+    *ret_kind = kind[ev->kind];
+    *ret_name = node ? (ev->what < g->n_nodes ? g->nodes[ev->what].name : "?")
+                     : (ev->what < g->n_tensors ? g->tensors[ev->what].name : "?");
+    if (ev->kind == ZI_ACT_RUN && ev->what < g->n_nodes)
+        *ret_kind = zi_phase_text(g->nodes[ev->what].phase);
+}
+
+zico_status
+zi_engine_trace(zi_engine *e, zi_trace *t, uint32_t process)
+{
+    size_t n = zi_exec_events(e->exec, NULL, 0);
+    if (n == 0) return ZICO_OK;
+    zi_exec_event *ev = zi_calloc(n, sizeof *ev);
+    if (!ev) return ZICO_E_NOMEM;
+    size_t have = zi_exec_events(e->exec, ev, n);
+    if (have > n) have = n;
+
+    zi_trace_thread(t, process, 1, "computation");
+    zi_trace_thread(t, process, 2, "copies out");
+    zi_trace_thread(t, process, 3, "copies in");
+    for (size_t i = 0; i < have; i++) {
+        const char *name, *kind;
+        bool        node = ev[i].kind == ZI_ACT_RUN || ev[i].kind == ZI_ACT_REDO;
+        uint32_t    row = ev[i].kind == ZI_ACT_OUT ? 2 : ev[i].kind == ZI_ACT_IN ? 3 : 1;
+        name_of_event(e->graph, &ev[i], &name, &kind);
+        zi_trace_arg arg[3] = {{.name = "step", .number = (double)ev[i].step}};
+        size_t       n_args = 1;
+        if (node && ev[i].what < e->graph->n_nodes) {
+            arg[n_args++] =
+                (zi_trace_arg){.name = "op",
+                               .text = zi_op_get(e->graph->nodes[ev[i].what].op)->text};
+            arg[n_args++] =
+                (zi_trace_arg){.name = "kernel",
+                               .text = zi_exec_kernel_text(e->exec, ev[i].what)};
+            if (!arg[2].text) arg[2].text = "";
+        }
+        zi_trace_span(t, (zi_trace_at){process, row, ev[i].begin_ns},
+                      ev[i].end_ns - ev[i].begin_ns, name, kind, arg, n_args);
+    }
+    zi_free(ev);
+    return ZICO_OK;
+}

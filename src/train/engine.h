@@ -1,0 +1,108 @@
+/* engine.h -- one network ready to run: graph, plan, memory and executor in one hand.
+ *
+ * From a forward graph (zoo, ONNX, builder) an engine makes the step's graph (fuse,
+ * differentiate, update), chooses a plan that fits the budget, joins a broker or takes its
+ * own memory, and then runs steps.  Knows how its tensors are named in checkpoints.
+ *
+ * SESSION  in order: `socket` given, or ZICO_SOCKET in the environment: a job of that broker,
+ *          whose word every step awaits; else with budget_bytes a pool of that size in this
+ *          process; else plain private memory.
+ * NAMES    Parameters and running statistics are called as in PyTorch; optimizer state is
+ *          "optimizer." + its name in the graph.
+ * THREADS  One caller at a time.
+ * NEXT     loop.h (many steps), exec/exec.h (one step), evaluate.h.
+ */
+#ifndef ZI_TRAIN_ENGINE_H
+#define ZI_TRAIN_ENGINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "exec/exec.h"
+#include "graph/graph.h"
+#include "report/report.h"
+#include "train/checkpoint.h"
+#include "train/data.h"
+#include "train/diag.h"
+
+typedef struct zi_engine zi_engine;
+
+typedef struct zi_engine_options {
+    const zi_os    *os;           /* NULL: the real kernel                             */
+    const zi_optim *optim;        /* NULL: forward only                                */
+    const char     *planner;      /* NULL: keep                                        */
+    uint64_t        budget_bytes; /* 0: no limit of our own                            */
+    const char     *socket;       /* NULL: the environment                             */
+    const char     *job_name, *shape_key;
+    uint64_t        steps_total;
+    unsigned        n_threads;
+    unsigned        run_ahead;
+    uint64_t        seed;
+    bool            no_init; /* parameters will be loaded */
+    bool            watch;   /* find the first tensor that goes bad; slow */
+    bool            grads;   /* keep gradients as outputs (optim must be NULL) */
+} zi_engine_options;
+
+/* `forward` is the engine's from here on, also on failure.  ZICO_E_NOPLAN, ZICO_E_BUDGET: the
+ * sentence says how much is needed. */
+ZICO_NODISCARD zico_status zi_engine_new(zi_graph *forward, const zi_engine_options *opt,
+                                         zi_train_diag *diag, zi_engine **ret_engine);
+void                       zi_engine_free(zi_engine *e); /* drains; NULL is fine */
+
+/* ---- what it takes ---------------------------------------------------------------------- */
+int64_t             zi_engine_batch(const zi_engine *e);
+const zi_data_want *zi_engine_want(const zi_engine *e);
+const zi_graph     *zi_engine_graph(const zi_engine *e);
+zi_exec            *zi_engine_exec(zi_engine *e);
+
+/* ---- steps ------------------------------------------------------------------------------- */
+
+/* Queue a step on one batch: x, y as zi_engine_want says, times the batch; both are copied.
+ * y is not read by a forward graph without a loss. */
+ZICO_NODISCARD zico_status zi_engine_step(zi_engine *e, const void *x, const void *y,
+                                          double lr, uint64_t step);
+ZICO_NODISCARD zico_status zi_engine_result(zi_engine *e, bool wait,
+                                            zi_exec_step_result *ret_result);
+/* The last step's prediction (output 0), plain layout; drains. */
+ZICO_NODISCARD zico_status zi_engine_output(zi_engine *e, void *ret_data, size_t n_bytes);
+
+/* ---- checkpoints --------------------------------------------------------------------------- */
+
+/* Save parameters and state with these words added.  ZICO_E_NAN: a value is not finite; the
+ * file before stays. */
+ZICO_NODISCARD zico_status zi_engine_save(zi_engine *e, const char *path,
+                                          const zi_st_pair *meta, size_t n_meta,
+                                          zi_train_diag *diag);
+
+/* Set what the checkpoint has.  `all`: every PARAM and STATE must be there (resuming); else
+ * optimizer state may be missing (inference, fine-tuning).  Nothing is set on failure. */
+ZICO_NODISCARD zico_status zi_engine_load(zi_engine *e, const zi_checkpoint *c, bool all,
+                                          zi_train_diag *diag);
+
+/* Copy parameters and running statistics into an engine of the same network. */
+ZICO_NODISCARD zico_status zi_engine_copy(zi_engine *from, zi_engine *to,
+                                          zi_train_diag *diag);
+
+/* ---- looking --------------------------------------------------------------------------------- */
+
+typedef struct zi_engine_memory {
+    uint64_t now_bytes;    /* leased, or held privately, at this moment */
+    uint64_t peak_bytes;   /* highest so far                            */
+    uint64_t budget_bytes; /* of the device or the pool; 0: none        */
+    bool     shared;       /* a broker's                                */
+} zi_engine_memory;
+void zi_engine_read_memory(zi_engine *e, zi_engine_memory *ret_memory);
+
+/* What the executor did in the last steps, as events of a trace, from process `process`. */
+ZICO_NODISCARD zico_status zi_engine_trace(zi_engine *e, zi_trace *t, uint32_t process);
+
+/* The network's tensors as the executor's door calls them: index of the input that is the
+ * sample and of the label (ZI_ID_NONE: none), and what one sample is.  Pure. */
+typedef struct zi_io {
+    zi_tensor_id x, y;
+    int64_t      batch;
+    zi_data_want want;
+} zi_io;
+ZICO_NODISCARD zico_status zi_io_find(const zi_graph *g, zi_train_diag *diag,
+                                      zi_io *ret_io);
+
+#endif /* ZI_TRAIN_ENGINE_H */
