@@ -22,11 +22,12 @@
 
 /* What the network takes, per sample: the batch dimension left out. */
 typedef struct zi_data_want {
-    zi_shape x;         /* f32, or i32/i64 for tokens                         */
-    zi_shape y;         /* i32/i64 classes; f32 targets                       */
-    bool     has_y;     /* false: inference, labels are not asked for         */
-    int64_t  n_classes; /* labels lie below; 0: not known                     */
-    int64_t  vocab;     /* tokens lie below; 0: x is no token                 */
+    zi_shape x;          /* f32, or i32/i64 for tokens                         */
+    zi_shape y;          /* i32/i64 classes; f32 targets                       */
+    bool     has_y;      /* false: inference, labels are not asked for         */
+    int64_t  n_classes;  /* labels lie below; 0: not known                     */
+    int64_t  vocab;      /* tokens lie below; 0: x is no token                 */
+    uint32_t class_axis; /* of the logits; 0: not known                       */
 } zi_data_want;
 
 typedef enum zi_data_part {

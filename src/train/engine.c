@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/check.h"
 #include "base/size.h"
+#include "base/vec.h"
 #include "planner/planner.h"
 #include "report/report.h"
 
@@ -417,30 +418,80 @@ zi_engine_load(zi_engine *e, const zi_checkpoint *c, bool all, zi_train_diag *di
     return st;
 }
 
-zico_status
-zi_engine_copy(zi_engine *from, zi_engine *to, zi_train_diag *diag)
-{
-    const zi_graph *g = to->graph;
-    zico_status     st = ZICO_OK;
+typedef struct carried {
+    char    *name;
+    void    *data;
+    uint64_t n_bytes;
+} carried;
 
-    for (zi_tensor_id t = 0; st >= 0 && t < g->n_tensors; t++) {
-        const zi_tensor *tensor = &g->tensors[t];
-        if (!is_kept(tensor) || is_optimizer(tensor)) continue;
-        zi_tensor_id source = zi_graph_find_tensor(from->graph, tensor->name);
-        if (source == ZI_ID_NONE || from->graph->tensors[source].bytes != tensor->bytes)
-            return zi_train_fail(
-                diag, ZICO_E_NOTFOUND,
-                "the network that was trained has no tensor '%s' like this",
-                tensor->name);
-        void *buf = zi_malloc(tensor->bytes);
-        if (!buf) return ZICO_E_NOMEM;
-        st = zi_exec_get(from->exec, source, buf, tensor->bytes);
-        if (st >= 0) st = zi_exec_set(to->exec, t, buf, tensor->bytes);
-        zi_free(buf);
-        if (st < 0)
-            zi_train_fail(diag, st, "tensor '%s': %s", tensor->name,
-                          zico_status_text(st));
+struct zi_snapshot {
+    ZI_VEC(carried) tensors;
+};
+
+void
+zi_snapshot_free(zi_snapshot *s)
+{
+    if (!s) return;
+    for (size_t i = 0; i < s->tensors.n; i++) {
+        zi_free(s->tensors.at[i].name);
+        zi_free(s->tensors.at[i].data);
     }
+    zi_vec_free(&s->tensors);
+    zi_free(s);
+}
+
+static zico_status
+take_one(zi_engine *e, zi_tensor_id id, zi_snapshot *s)
+{
+    const zi_tensor *t = &e->graph->tensors[id];
+    carried          c = {zi_strdup(t->name), zi_malloc(t->bytes), t->bytes};
+    zico_status      st = c.name && c.data ? ZICO_OK : ZICO_E_NOMEM;
+
+    if (st >= 0) st = zi_exec_get(e->exec, id, c.data, t->bytes);
+    if (st >= 0) st = zi_vec_push(&s->tensors, c);
+    if (st < 0) zi_free(c.name), zi_free(c.data);
+    return st;
+}
+
+zico_status
+zi_engine_take(zi_engine *e, zi_snapshot **ret_snapshot)
+{
+    zi_snapshot *s = zi_calloc(1, sizeof *s);
+    zico_status  st = s ? ZICO_OK : ZICO_E_NOMEM;
+
+    for (zi_tensor_id t = 0; st >= 0 && t < e->graph->n_tensors; t++) {
+        const zi_tensor *tensor = &e->graph->tensors[t];
+        if (is_kept(tensor) && !is_optimizer(tensor)) st = take_one(e, t, s);
+    }
+    if (st < 0) {
+        zi_snapshot_free(s);
+        return st;
+    }
+    *ret_snapshot = s;
+    return ZICO_OK;
+}
+
+zico_status
+zi_engine_put(zi_engine *e, const zi_snapshot *s, zi_train_diag *diag)
+{
+    zico_status st = ZICO_OK;
+    size_t      n_set = 0, n_want = 0;
+
+    for (zi_tensor_id t = 0; t < e->graph->n_tensors; t++)
+        n_want += is_kept(&e->graph->tensors[t]) && !is_optimizer(&e->graph->tensors[t]);
+    for (size_t i = 0; st >= 0 && i < s->tensors.n; i++) {
+        const carried *c = &s->tensors.at[i];
+        zi_tensor_id   t = zi_graph_find_tensor(e->graph, c->name);
+        if (t == ZI_ID_NONE || !is_kept(&e->graph->tensors[t])) continue;
+        st = zi_exec_set(e->exec, t, c->data, c->n_bytes);
+        if (st < 0)
+            zi_train_fail(diag, st, "tensor '%s': %s", c->name, zico_status_text(st));
+        n_set++;
+    }
+    if (st >= 0 && n_set < n_want)
+        st = zi_train_fail(diag, ZICO_E_NOTFOUND,
+                           "%s has %zu parameters and statistics, %zu were carried over",
+                           e->graph->name, n_want, n_set);
     return st;
 }
 

@@ -78,9 +78,13 @@ ZICO_NODISCARD zico_status zi_engine_save(zi_engine *e, const char *path,
 ZICO_NODISCARD zico_status zi_engine_load(zi_engine *e, const zi_checkpoint *c, bool all,
                                           zi_train_diag *diag);
 
-/* Copy parameters and running statistics into an engine of the same network. */
-ZICO_NODISCARD zico_status zi_engine_copy(zi_engine *from, zi_engine *to,
-                                          zi_train_diag *diag);
+/* Parameters and running statistics, held in private memory: to carry them from one engine to
+ * another of the same network without both being there at once. */
+typedef struct zi_snapshot zi_snapshot;
+ZICO_NODISCARD zico_status zi_engine_take(zi_engine *e, zi_snapshot **ret_snapshot);
+ZICO_NODISCARD zico_status zi_engine_put(zi_engine *e, const zi_snapshot *s,
+                                         zi_train_diag *diag);
+void                       zi_snapshot_free(zi_snapshot *s); /* NULL is fine */
 
 /* ---- looking --------------------------------------------------------------------------------- */
 

@@ -55,8 +55,9 @@ find_limits(const zi_graph *g, zi_io *io)
             const zi_tensor *logits = &g->tensors[node->in[0]];
             int64_t          axis = node->attr.loss.axis;
             if (axis < 0) axis += logits->rank;
-            if (axis >= 0 && axis < (int64_t)logits->rank)
-                io->want.n_classes = logits->dims[axis];
+            if (axis < 0 || axis >= (int64_t)logits->rank) continue;
+            io->want.n_classes = logits->dims[axis];
+            io->want.class_axis = (uint32_t)axis;
         }
         if (node->op == ZI_OP_EMBEDDING && node->in[0] == io->x)
             io->want.vocab = g->tensors[node->in[1]].dims[0];
