@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "test.h"
-#include "train/run.h"
+#include "train/train_run.h"
 
 static zi_run_options
 options(const char *net, uint64_t steps)

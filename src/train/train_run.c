@@ -1,5 +1,5 @@
-/* run.c -- one training run, from its options to its end. */
-#include "train/run.h"
+/* train_run.c -- one training run, from its options to its end. */
+#include "train/train_run.h"
 
 #include <fcntl.h>
 #include <math.h>

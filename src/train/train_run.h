@@ -1,4 +1,4 @@
-/* run.h -- one training run from its options to its end: what `zico train` does.
+/* train_run.h -- one training run from its options to its end: what `zico train` does.
  *
  * Builds the network, opens the data, resumes, trains, saves, looks for the first bad tensor
  * when the loss is not finite, and judges the result on samples held back.  Prints nothing:
@@ -7,8 +7,8 @@
  * SAME BITS   A run that is stopped after step k, saved, and resumed ends with the same bits as
  *             one that was not stopped, for the same batch, threads and data.
  */
-#ifndef ZI_TRAIN_RUN_H
-#define ZI_TRAIN_RUN_H
+#ifndef ZI_TRAIN_TRAIN_RUN_H
+#define ZI_TRAIN_TRAIN_RUN_H
 
 #include <stdatomic.h>
 #include "train/evaluate.h"
@@ -82,4 +82,4 @@ typedef struct zi_run_result { /* filled on failure, too */
 ZICO_NODISCARD zico_status zi_run_train(const zi_run_options *opt, zi_train_diag *diag,
                                         zi_run_result *ret_result);
 
-#endif /* ZI_TRAIN_RUN_H */
+#endif /* ZI_TRAIN_TRAIN_RUN_H */
