@@ -10,7 +10,7 @@
  * NAMES    Parameters and running statistics are called as in PyTorch; optimizer state is
  *          "optimizer." + its name in the graph.
  * THREADS  One caller at a time.
- * NEXT     loop.h (many steps), exec/exec.h (one step), evaluate.h.
+ * NEXT     train_loop.h (many steps), exec/exec.h (one step), evaluate.h.
  */
 #ifndef ZI_TRAIN_ENGINE_H
 #define ZI_TRAIN_ENGINE_H

@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/check.h"
 #include "report/report.h"
-#include "train/loop.h"
+#include "train/train_loop.h"
 #include "train/net.h"
 
 #define FORMAT        "zico checkpoint 1"

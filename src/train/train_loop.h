@@ -1,10 +1,10 @@
-/* loop.h -- many steps: batches in, results out, checkpoints in between.
+/* train_loop.h -- many steps: batches in, results out, checkpoints in between.
  *
  * The loop queues steps as fast as the executor takes them and picks up results as they
  * come, so that reading the loss never drains the device; it drains only to save.
  */
-#ifndef ZI_TRAIN_LOOP_H
-#define ZI_TRAIN_LOOP_H
+#ifndef ZI_TRAIN_TRAIN_LOOP_H
+#define ZI_TRAIN_TRAIN_LOOP_H
 
 #include <stdatomic.h>
 #include "train/engine.h"
@@ -40,4 +40,4 @@ typedef struct zi_loop_end { /* filled on failure, too */
 ZICO_NODISCARD zico_status zi_loop_run(const zi_loop_options *opt, zi_train_diag *diag,
                                        zi_loop_end *ret_end);
 
-#endif /* ZI_TRAIN_LOOP_H */
+#endif /* ZI_TRAIN_TRAIN_LOOP_H */

@@ -1,5 +1,5 @@
-/* loop.c -- queue steps, pick up results, save in between. */
-#include "train/loop.h"
+/* train_loop.c -- queue steps, pick up results, save in between. */
+#include "train/train_loop.h"
 
 #include <stdio.h>
 
