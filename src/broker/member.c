@@ -407,6 +407,7 @@ inherit(zi_broker *b, zi_peer *p)
     zi_desk_free(desk);
     b->wake_ns = UINT64_MAX;
     b->estate->leases->head->budget_bytes = b->opt.budget_bytes;
+    atomic_fetch_add(&b->estate->leases->head->epoch, 1u);
     return zi_member_list(b);
 }
 

@@ -12,14 +12,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/log.h"
 #include "base/try.h"
 
 #define SHORT_LIFE_NS 1000000000u
-#define DEATHS_MAX    20 /* so many short lives in a row: give up */
+#define DEATHS_MAX    20 /* so many short lives in a row, by its own fault: give up */
 #define EXIT_FAILED   70 /* the child could not even begin */
 
 static zi_broker *signalled; /* the child's, for its signal handler */
@@ -82,6 +81,13 @@ ended_in_order(int wstatus)
     return WIFEXITED(wstatus) && WEXITSTATUS(wstatus) == 0;
 }
 
+/* From outside, which says nothing about its health. */
+static bool
+was_shot(int wstatus)
+{
+    return WIFSIGNALED(wstatus) && WTERMSIG(wstatus) == SIGKILL;
+}
+
 static void
 tell_death(int wstatus)
 {
@@ -108,7 +114,8 @@ keep_alive(const zi_broker_options *opt, zi_estate *e)
         tell_death(wstatus);
         e->unclean = true;
         uint64_t now = os->now_ns(os);
-        n_short = now - began < SHORT_LIFE_NS ? n_short + 1 : 0;
+        if (now - began >= SHORT_LIFE_NS) n_short = 0;
+        if (now - began < SHORT_LIFE_NS && !was_shot(wstatus)) n_short++;
         if (n_short > 3) os->sleep_until(os, now + n_short * 50000000u);
     }
     zi_log(ZI_LOG_ERROR, "the broker dies again and again: giving up");

@@ -14,6 +14,27 @@
 #include "base/log.h"
 #include "test.h"
 
+/* Also for forked children, where cmocka would go on with the parent's tests. */
+#define need(cond, ...)                                                                  \
+    do {                                                                                 \
+        if (!(cond)) {                                                                   \
+            print_error("%s:%d: %s: ", __FILE__, __LINE__, #cond);                       \
+            print_error(" " __VA_ARGS__);                                                \
+            print_error("\n");                                                           \
+            if (getpid() != owner()) _exit(99);                                          \
+            fail();                                                                      \
+        }                                                                                \
+    } while (0)
+
+/* The process that runs the tests. */
+static pid_t
+owner(void)
+{
+    static pid_t first;
+    if (first == 0) first = getpid();
+    return first;
+}
+
 static const zi_os *
 os(void)
 {
@@ -44,6 +65,7 @@ serve(t_broker *b, const zi_broker_options *opt)
 void
 t_broker_start(t_broker *b, const char *path, const zi_broker_options *opt)
 {
+    owner();
     snprintf(b->path, sizeof b->path, "%s", path);
     assert_int_equal(0, pipe2(b->log, O_CLOEXEC));
     b->pid = fork();
@@ -93,7 +115,11 @@ t_broker_kill_child(t_broker *b)
     zi_msg_status s;
 
     t_raw_status(b->path, &s, NULL, 0);
+    int pidfd = (int)os()->pidfd(os(), (int32_t)s.broker_pid);
+    assert_true(pidfd >= 0);
     assert_int_equal(0, kill((pid_t)s.broker_pid, SIGKILL));
+    assert_int_not_equal(0, os()->poll_fd(os(), pidfd, POLLIN, 10000000000));
+    close(pidfd);
     return (pid_t)s.broker_pid;
 }
 
@@ -136,14 +162,14 @@ t_raw_connect(const char *path)
 {
     t_raw *r = calloc(1, sizeof *r);
 
-    assert_non_null(r);
+    need(r != NULL);
     r->pool_fd = r->table_fd = -1;
     long fd = -1;
     for (int i = 0; i < 500 && fd < 0; i++) {
         fd = os()->connect_to(os(), path);
         if (fd < 0) nap_ms(10);
     }
-    assert_true(fd >= 0);
+    need(fd >= 0);
     r->fd = (int)fd;
     return r;
 }
@@ -165,8 +191,8 @@ send_with(t_raw *r, const int *fds, size_t n_fds)
     static char buf[ZI_WIRE_MAX];
     size_t      len;
 
-    expect_ok(zi_wire_encode(&r->out, 1, buf, sizeof buf, &len));
-    assert_int_equal(len, os()->send_msg(os(), r->fd, buf, len, fds, n_fds, 0));
+    need(zi_wire_encode(&r->out, 1, buf, sizeof buf, &len) >= 0);
+    need((long)len == os()->send_msg(os(), r->fd, buf, len, fds, n_fds, 0));
 }
 
 void
@@ -194,8 +220,7 @@ t_raw_recv(t_raw *r, int ms)
     if (n == -ECONNRESET)
         n = os()->recv_msg(os(), r->fd, buf, sizeof buf, fds, &n_fds, 0);
     if (n <= 0) return 0;
-    if (zi_wire_decode(buf, (size_t)n, 0, &r->in, &why) < 0)
-        fail_msg("broker said: %s", why);
+    need(zi_wire_decode(buf, (size_t)n, 0, &r->in, &why) >= 0, "%s", why);
     if (n_fds == 2) {
         if (r->pool_fd >= 0) close(r->pool_fd);
         if (r->table_fd >= 0) close(r->table_fd);
@@ -211,12 +236,12 @@ t_raw_expect(t_raw *r, zi_msg_type type)
     for (;;) {
         int  got = t_raw_recv(r, 20000);
         char line[600];
-        if (got <= 0)
-            fail_msg("wanted %s, got %s", zi_msg_name(type), got ? "nothing" : "the end");
+        need(got > 0, "wanted %s, got %s", zi_msg_name(type),
+             got ? "nothing" : "the end");
         if (r->in.type == type) return &r->in;
         if (r->in.type == ZI_MSG_WAIT || r->in.type == ZI_MSG_CORES) continue;
         zi_msg_print(&r->in, line, sizeof line);
-        fail_msg("wanted %s, got %s", zi_msg_name(type), line);
+        need(false, "wanted %s, got %s", zi_msg_name(type), line);
     }
 }
 
@@ -227,27 +252,34 @@ t_raw_expect_end(t_raw *r, zico_status st)
 
     for (;;) {
         int got = t_raw_recv(r, 20000);
-        assert_int_not_equal(-1, got);
+        need(got != -1);
         if (got == 0) break;
         if (r->in.type != ZI_MSG_REFUSE) continue;
         refused = true;
-        assert_int_equal(st, r->in.refuse.status);
-        assert_true(r->in.refuse.text[0] != 0);
+        need(st == r->in.refuse.status, "%s", r->in.refuse.text);
+        need(r->in.refuse.text[0] != 0);
     }
-    assert_int_equal(st != 0, refused);
+    need((st != 0) == refused);
+}
+
+static void
+note_welcome(t_raw *r)
+{
+    r->welcome = r->in.welcome;
+    need(r->pool_fd >= 0 && r->table_fd >= 0);
+    if (r->table) munmap(r->table, r->table_bytes);
+    r->table_bytes = zi_table_size(1024, r->welcome.n_regions);
+    r->table = mmap(NULL, r->table_bytes, PROT_READ, MAP_SHARED, r->table_fd, 0);
+    need(r->table != MAP_FAILED);
+    need(r->table->magic == ZI_TABLE_MAGIC);
+    need(r->welcome.epoch == r->table->epoch);
 }
 
 static void
 take_welcome(t_raw *r)
 {
-    r->welcome = t_raw_expect(r, ZI_MSG_WELCOME)->welcome;
-    assert_true(r->pool_fd >= 0 && r->table_fd >= 0);
-    if (r->table) munmap(r->table, r->table_bytes);
-    r->table_bytes = zi_table_size(1024, r->welcome.n_regions);
-    r->table = mmap(NULL, r->table_bytes, PROT_READ, MAP_SHARED, r->table_fd, 0);
-    assert_true(r->table != MAP_FAILED);
-    assert_true(r->table->magic == ZI_TABLE_MAGIC);
-    assert_int_equal(r->welcome.epoch, r->table->epoch);
+    t_raw_expect(r, ZI_MSG_WELCOME);
+    note_welcome(r);
 }
 
 void
@@ -264,10 +296,12 @@ t_raw_hello(t_raw *r, const char *name, uint64_t claim_bytes)
     take_welcome(r);
 }
 
-void
-t_raw_rejoin(t_raw *r, const t_raw *old, bool in_step)
+bool
+t_raw_try_rejoin(t_raw *r, const t_raw *old, bool in_step)
 {
-    int fds[2] = {old->pool_fd, old->table_fd};
+    static char buf[1024];
+    int         fds[2] = {old->pool_fd, old->table_fd};
+    size_t      len;
 
     r->seq = old->seq;
     r->out = (zi_msg){.type = ZI_MSG_REJOIN};
@@ -276,8 +310,20 @@ t_raw_rejoin(t_raw *r, const t_raw *old, bool in_step)
                                     .job = old->welcome.job,
                                     .token = old->welcome.token,
                                     .in_step = in_step};
-    send_with(r, fds, 2);
-    take_welcome(r);
+    need(zi_wire_encode(&r->out, 1, buf, sizeof buf, &len) >= 0);
+    if (os()->send_msg(os(), r->fd, buf, len, fds, 2, 0) < 0) return false;
+    int got = t_raw_recv(r, 60000);
+    need(got >= 0, "no answer to REJOIN");
+    if (got == 0) return false;
+    need(r->in.type == ZI_MSG_WELCOME, "REJOIN answered by %s", zi_msg_name(r->in.type));
+    note_welcome(r);
+    return true;
+}
+
+void
+t_raw_rejoin(t_raw *r, const t_raw *old, bool in_step)
+{
+    need(t_raw_try_rejoin(r, old, in_step), "the connection ended");
 }
 
 uint32_t
@@ -306,7 +352,7 @@ t_raw_step(t_raw *r)
 {
     r->out = (zi_msg){.type = ZI_MSG_STEP_ASK, .seq = ++r->seq};
     t_raw_send(r);
-    assert_int_equal(r->seq, t_raw_expect(r, ZI_MSG_GO)->seq);
+    need(r->seq == t_raw_expect(r, ZI_MSG_GO)->seq);
 }
 
 void

@@ -61,6 +61,9 @@ void t_raw_give(t_raw *r, zi_run run);
 void t_raw_step(t_raw *r); /* STEP_ASK .. GO */
 void t_raw_step_end(t_raw *r);
 
+/* false: the connection ended before WELCOME came. */
+bool t_raw_try_rejoin(t_raw *r, const t_raw *old, bool in_step);
+
 /* STATUS from a connection of its own; jobs into job[0 .. cap). */
 void t_raw_status(const char *path, zi_msg_status *ret_status, zi_msg_status_job *job,
                   size_t cap);
