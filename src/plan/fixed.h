@@ -11,8 +11,10 @@ zi_plan_is_fixed(const zi_graph *g, zi_tensor_id t)
     case ZI_ROLE_INPUT:
     case ZI_ROLE_LABEL:
     case ZI_ROLE_PARAM:
-    case ZI_ROLE_STATE: return true;
-    default: return false;
+    case ZI_ROLE_STATE:
+        return true;
+    default:
+        return false;
     }
 }
 

@@ -1,17 +1,25 @@
 /* place.c -- a (slot, offset) for everything that comes into being during a plan.
  *
- * WE DO    An arena that knows the future.  Lives (from the act that makes a thing to the act
+ * REGIONS
+ *          An arena that knows the future.  Lives (from the act that makes a thing to the act
  *          that ends it) are taken in order of birth.  A life goes into the tightest gap of
  *          a slot that is open anyway; else into a slot that it keeps open a little longer;
  *          else a slot is opened for it together with the next few lives that end at about
  *          the same time, so many that the slot is filled to a few per cent.  Feature maps
  *          end in the reverse order of their births: neighbours in birth are neighbours in
  *          death, their slot opens and closes with them, and its regions go back early.
- * CHECKED  zi_plan_check (P8) replays the result; place_test.c bounds the waste.
- * COST     O(lives x open slots x lives in a slot).
+ *          How near in birth and death companions must be, and how much longer a slot may stay
+ *          open for a newcomer, is tried in several ways; the least peak wins, then the least
+ *          mean.
+ * MAPPING  Without regions all lives share one slot that is open throughout: largest first (or
+ *          in order of birth, or largest area first), each at the lowest offset that is free
+ *          for as long as it lives.
+ * CHECKED  zi_plan_check (P8) replays the result; plan_place_test.c bounds the waste.
+ * COST     O(lives x open slots x lives in a slot), times the ways tried.
  */
 #include "plan/plan.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -20,10 +28,11 @@
 #include "base/vec.h"
 #include "plan/fixed.h"
 
-#define COMPANIONS_MAX 48  /* lives that may open a slot together              */
-#define LOOK_AHEAD     160 /* births looked through for them                   */
-#define WASTE_PERCENT  2   /* a slot filled so well is good enough              */
-#define FIXED_SLOT     16u /* regions after which another fixed slot is opened  */
+#define LIVES_MANY     6000 /* from so many on only one way is tried            */
+#define COMPANIONS_MAX 48   /* lives that may open a slot together              */
+#define LOOK_AHEAD     160  /* births looked through for them                   */
+#define WASTE_PERCENT  2    /* a slot filled so well is good enough              */
+#define FIXED_SLOT     16u  /* regions after which another fixed slot is opened  */
 
 typedef struct life {
     uint32_t born, died; /* acts, inclusive */
@@ -40,11 +49,20 @@ typedef struct slot_state {
     id_vec   lives;
 } slot_state;
 
+typedef struct way {
+    double
+        closeness; /* of companions: part of a life by which births and deaths may differ */
+    double
+        stretch; /* most that keeping a slot open may cost, in prices of a slot of its own */
+} way;
+
 typedef struct placer {
     const zi_plan  *plan;
     const zi_graph *g;
     const zi_cost  *c;
     uint64_t        region_bytes, align;
+    way             way;
+    bool            mapping; /* no regions: one slot for all */
     ZI_VEC(life) life;
     ZI_VEC(slot_state) slot;
     ZI_VEC(uint32_t) open; /* slots whose last >= the birth looked at */
@@ -215,8 +233,7 @@ static bool
 best_open_slot(placer *p, const life *x, uint32_t *ret_slot, uint64_t *ret_offset)
 {
     double own = (double)round_up(x->bytes, p->region_bytes) * (x->died - x->born + 1.0);
-    double best_cost =
-        0.75 * own; /* stretching must be clearly cheaper than a new slot */
+    double best_cost = p->way.stretch * own;
     uint64_t best_gap = UINT64_MAX;
     bool     found = false;
 
@@ -244,12 +261,11 @@ best_open_slot(placer *p, const life *x, uint32_t *ret_slot, uint64_t *ret_offse
 /* -- opening slots -------------------------------------------------------------------------- */
 
 static bool
-good_companion(const life *x, const life *y)
+good_companion(const placer *p, const life *x, const life *y)
 {
-    double span = x->died - x->born + 1.0;
+    double span = (x->died - x->born + 1.0) * p->way.closeness;
     return y->slot == UINT32_MAX && y->died <= x->died &&
-           (double)(y->born - x->born) <= 0.12 * span &&
-           (double)(x->died - y->died) <= 0.12 * span;
+           (double)(y->born - x->born) <= span && (double)(x->died - y->died) <= span;
 }
 
 /* Bytes that a slot for `total` bytes would waste. */
@@ -273,7 +289,7 @@ choose_companions(const placer *p, uint32_t first, uint32_t *ret_ids)
     for (size_t i = first + 1; i < p->life.n && i < (size_t)first + LOOK_AHEAD; i++) {
         const life *y = &p->life.at[i];
         if (n == COMPANIONS_MAX || best * 100 <= WASTE_PERCENT) break;
-        if (!good_companion(x, y)) continue;
+        if (!good_companion(p, x, y)) continue;
         total += y->bytes;
         ret_ids[n++] = (uint32_t)i;
         double w = (double)waste(p, total) / (double)total;
@@ -330,7 +346,8 @@ place_fixed(placer *p, const zi_tensor_id *root)
         if (root[t] != t || !zi_plan_is_fixed(p->g, t)) continue;
         uint64_t bytes =
             round_up(p->c->tensor_bytes[t] ? p->c->tensor_bytes[t] : 1, p->align);
-        if (p->slot.n == 0 || used + bytes > FIXED_SLOT * p->region_bytes) {
+        if (p->slot.n == 0 ||
+            (!p->mapping && used + bytes > FIXED_SLOT * p->region_bytes)) {
             ZI_TRY(zi_vec_push(&p->slot, (slot_state){.last = UINT32_MAX}));
             used = 0;
         }
@@ -344,38 +361,7 @@ place_fixed(placer *p, const zi_tensor_id *root)
     return ZICO_OK;
 }
 
-/* -- the result ---------------------------------------------------------------------------- */
-
-static zico_status
-attach(placer *p, zi_plan *plan)
-{
-    zi_slot  *slots = zi_calloc(p->slot.n + 1, sizeof *slots);
-    zi_place *places = zi_calloc(p->place.n + 1, sizeof *places);
-    if (!slots || !places) {
-        zi_free(slots);
-        zi_free(places);
-        return ZICO_E_NOMEM;
-    }
-    for (size_t i = 0; i < p->slot.n; i++)
-        slots[i] = (zi_slot){.size_bytes = p->slot.at[i].size_bytes,
-                             .first = p->slot.at[i].first,
-                             .last = p->slot.at[i].last,
-                             .fixed = i < p->n_fixed_slots};
-    for (size_t i = 0; i < p->place.n; i++) {
-        places[i] = p->place.at[i];
-        if (p->life_of_place[i] == UINT32_MAX) continue;
-        places[i].slot = p->life.at[p->life_of_place[i]].slot;
-        places[i].offset = p->life.at[p->life_of_place[i]].offset;
-    }
-    zi_free(plan->slots);
-    zi_free(plan->places);
-    plan->slots = slots;
-    plan->places = places;
-    plan->n_slots = (uint32_t)p->slot.n;
-    plan->n_places = (uint32_t)p->place.n;
-    plan->region_bytes = p->region_bytes;
-    return ZICO_OK;
-}
+/* -- measuring ------------------------------------------------------------------------------- */
 
 /* Slot and live bytes at every act, weighted with the time that the act takes. */
 static zico_status
@@ -425,6 +411,181 @@ measure(const placer *p, zi_place_stats *ret_stats)
     return ZICO_OK;
 }
 
+/* -- ways ------------------------------------------------------------------------------------ */
+
+static void
+forget_slots(placer *p)
+{
+    for (size_t i = p->n_fixed_slots; i < p->slot.n; i++)
+        zi_vec_free(&p->slot.at[i].lives);
+    p->slot.n = p->n_fixed_slots;
+    zi_vec_clear(&p->open);
+    for (size_t i = 0; i < p->life.n; i++) p->life.at[i].slot = UINT32_MAX;
+}
+
+static zico_status
+try_way(placer *p, way w, zi_place_stats *ret_stats)
+{
+    forget_slots(p);
+    p->way = w;
+    ZI_TRY(place_lives(p));
+    return measure(p, ret_stats);
+}
+
+static bool
+is_tighter(const zi_place_stats *a, const zi_place_stats *b)
+{
+    if (a->peak_slot_bytes != b->peak_slot_bytes)
+        return a->peak_slot_bytes < b->peak_slot_bytes;
+    return a->mean_ratio < b->mean_ratio;
+}
+
+static zico_status
+place_best_way(placer *p, zi_place_stats *ret_stats)
+{
+    static const double closeness[] = {0.12, 0.04, 0.3, 0.7};
+    static const double stretch[] = {0.75, 0.3, 1.5};
+    size_t n = p->life.n > LIVES_MANY ? 1 : sizeof closeness / sizeof closeness[0];
+    size_t m = p->life.n > LIVES_MANY ? 1 : sizeof stretch / sizeof stretch[0];
+    way    best = {closeness[0], stretch[0]};
+    zi_place_stats best_stats, stats;
+
+    ZI_TRY(try_way(p, best, &best_stats));
+    for (size_t i = 1; i < n * m; i++) {
+        way w = {closeness[i % n], stretch[i / n]};
+        ZI_TRY(try_way(p, w, &stats));
+        if (!is_tighter(&stats, &best_stats)) continue;
+        best = w;
+        best_stats = stats;
+    }
+    return try_way(p, best, ret_stats);
+}
+
+/* -- one mapping ------------------------------------------------------------------------------ */
+
+typedef struct turn {
+    double   key; /* highest first */
+    uint32_t id;
+} turn;
+
+static int
+by_turn(const void *a, const void *b)
+{
+    const turn *x = a, *y = b;
+    if (x->key != y->key) return x->key > y->key ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* Each at the lowest offset that is free while it lives.  `settled` is kept in order of offset;
+ * when turns go by birth, who has died by then is forgotten. */
+static zico_status
+map_in_turn(placer *p, const turn *order, bool by_birth, id_vec *settled,
+            uint64_t *ret_total)
+{
+    *ret_total = 0;
+    zi_vec_clear(settled);
+    for (size_t k = 0; k < p->life.n; k++) {
+        life    *x = &p->life.at[order[k].id];
+        uint64_t at = 0;
+        size_t   i = 0, kept = 0, where = SIZE_MAX;
+        for (; i < settled->n; i++) {
+            const life *y = &p->life.at[settled->at[i]];
+            if (by_birth && y->died < x->born) continue;
+            settled->at[kept++] = settled->at[i];
+            if (where != SIZE_MAX || !meet(x, y)) continue;
+            if (y->offset >= at + x->bytes)
+                where = kept - 1;
+            else if (y->offset + y->bytes > at)
+                at = y->offset + y->bytes;
+        }
+        settled->n = kept;
+        x->offset = at;
+        if (at + x->bytes > *ret_total) *ret_total = at + x->bytes;
+        ZI_TRY(zi_vec_push(settled, order[k].id));
+        for (i = settled->n - 1; i > 0 && p->life.at[settled->at[i - 1]].offset > at; i--)
+            settled->at[i] = settled->at[i - 1];
+        settled->at[i] = order[k].id;
+    }
+    return ZICO_OK;
+}
+
+static double
+turn_key(const life *x, int rule)
+{
+    double bytes = (double)x->bytes, span = x->died - x->born + 1.0;
+    return rule == 0 ? -(double)x->born : rule == 1 ? bytes : bytes * span;
+}
+
+static zico_status
+map_by_rule(placer *p, int rule, turn *order, id_vec *settled, uint64_t *ret_total)
+{
+    for (uint32_t i = 0; i < p->life.n; i++)
+        order[i] = (turn){turn_key(&p->life.at[i], rule), i};
+    if (p->life.n) qsort(order, p->life.n, sizeof *order, by_turn);
+    return map_in_turn(p, order, rule == 0, settled, ret_total);
+}
+
+/* One slot for everything that is not fixed. */
+static zico_status
+place_in_mapping(placer *p, zi_place_stats *ret_stats)
+{
+    int         rules = p->life.n > LIVES_MANY ? 1 : 3, best = 0;
+    turn       *order = zi_calloc(p->life.n + 1, sizeof *order);
+    id_vec      settled = {0};
+    uint64_t    total, least = UINT64_MAX;
+    zico_status st = order ? ZICO_OK : ZICO_E_NOMEM;
+
+    for (int rule = 0; rule < rules && st >= 0; rule++) {
+        st = map_by_rule(p, rule, order, &settled, &total);
+        if (st >= 0 && total < least) {
+            least = total;
+            best = rule;
+        }
+    }
+    if (st >= 0) st = map_by_rule(p, best, order, &settled, &total);
+    zi_free(order);
+    zi_vec_free(&settled);
+    if (st < 0) return st;
+    uint32_t slot = (uint32_t)p->slot.n;
+    uint32_t last = p->plan->n_acts ? p->plan->n_acts - 1 : 0;
+    ZI_TRY(zi_vec_push(&p->slot, (slot_state){.size_bytes = total, .last = last}));
+    for (size_t i = 0; i < p->life.n; i++) p->life.at[i].slot = slot;
+    return measure(p, ret_stats);
+}
+
+/* -- the result ---------------------------------------------------------------------------- */
+
+static zico_status
+attach(placer *p, zi_plan *plan)
+{
+    zi_slot  *slots = zi_calloc(p->slot.n + 1, sizeof *slots);
+    zi_place *places = zi_calloc(p->place.n + 1, sizeof *places);
+    if (!slots || !places) {
+        zi_free(slots);
+        zi_free(places);
+        return ZICO_E_NOMEM;
+    }
+    for (size_t i = 0; i < p->slot.n; i++)
+        slots[i] = (zi_slot){.size_bytes = p->slot.at[i].size_bytes,
+                             .first = p->slot.at[i].first,
+                             .last = p->slot.at[i].last,
+                             .fixed = i < p->n_fixed_slots};
+    for (size_t i = 0; i < p->place.n; i++) {
+        places[i] = p->place.at[i];
+        if (p->life_of_place[i] == UINT32_MAX) continue;
+        places[i].slot = p->life.at[p->life_of_place[i]].slot;
+        places[i].offset = p->life.at[p->life_of_place[i]].offset;
+    }
+    zi_free(plan->slots);
+    zi_free(plan->places);
+    plan->slots = slots;
+    plan->places = places;
+    plan->n_slots = (uint32_t)p->slot.n;
+    plan->n_places = (uint32_t)p->place.n;
+    plan->region_bytes = p->region_bytes;
+    return ZICO_OK;
+}
+
 static void
 placer_free(placer *p)
 {
@@ -445,7 +606,8 @@ zi_plan_place(zi_plan *plan, const zi_graph *graph, const zi_cost *cost,
                         .g = graph,
                         .c = cost,
                         .align = align,
-                        .region_bytes = region_bytes};
+                        .mapping = region_bytes == 0,
+                        .region_bytes = region_bytes ? region_bytes : align};
     zico_status    st = ZICO_E_NOMEM;
     zi_place_stats stats;
     zi_tensor_id  *root = zi_calloc(graph->n_tensors + 1u, sizeof *root);
@@ -457,8 +619,8 @@ zi_plan_place(zi_plan *plan, const zi_graph *graph, const zi_cost *cost,
         zi_plan_roots(graph, root);
         st = place_fixed(&p, root);
         if (st >= 0) st = collect_lives(&p, root);
-        if (st >= 0) st = place_lives(&p);
-        if (st >= 0) st = measure(&p, &stats);
+        if (st >= 0)
+            st = p.mapping ? place_in_mapping(&p, &stats) : place_best_way(&p, &stats);
         if (st >= 0) st = attach(&p, plan);
         if (st >= 0 && ret_stats) *ret_stats = stats;
     }

@@ -176,7 +176,9 @@ typedef struct zi_place_stats {
 } zi_place_stats;
 
 /* Give every coming-into-being a (slot, offset): fewest slot bytes at the peak first, then
- * slot bytes x time, so that regions go back early.  Replaces a placement that is there. */
+ * slot bytes x time, so that regions go back early.  region_bytes 0: nobody wants regions back;
+ * one slot for fixed tensors and one, open throughout, for all others.  Replaces a placement
+ * that is there. */
 ZICO_NODISCARD zico_status zi_plan_place(zi_plan *plan, const zi_graph *graph,
                                          const zi_cost *cost, uint64_t region_bytes,
                                          uint64_t align, zi_place_stats *ret_stats);
