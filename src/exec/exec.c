@@ -8,8 +8,6 @@
 #include "base/check.h"
 #include "base/try.h"
 
-#define PRIVATE_REGION (64ull << 10) /* without a session nobody cares for regions */
-
 /* -- making ---------------------------------------------------------------------------------- */
 
 static zico_status
@@ -29,6 +27,18 @@ copy_plan(const zi_plan *from, zi_plan **ret_plan)
     return ZICO_OK;
 }
 
+/* With a tier every tensor takes whole pages, so that files can be read past the cache. */
+static void
+pad_for_tier(zi_cost *c)
+{
+    const uint64_t page = ZI_TIER_ALIGN;
+
+    for (uint32_t t = 0; t < c->n_tensors; t++)
+        c->tensor_bytes[t] = (c->tensor_bytes[t] + page - 1) / page * page;
+    for (uint32_t n = 0; n < c->n_nodes; n++)
+        c->scratch_bytes[n] = (c->scratch_bytes[n] + page - 1) / page * page;
+}
+
 /* The plan, checked, with a place for everything. */
 static zico_status
 open_plan(zi_exec *e, zi_graph_diag *diag)
@@ -36,6 +46,7 @@ open_plan(zi_exec *e, zi_graph_diag *diag)
     zi_verdict v;
 
     ZI_TRY(zi_bound_cost(e->bound, &e->cost));
+    if (e->opt.tier) pad_for_tier(e->cost);
     ZI_TRY(e->opt.plan ? copy_plan(e->opt.plan, &e->plan)
                        : zi_plan_keep(e->g, e->cost, &e->plan));
     zico_status st = zi_plan_check(e->plan, e->g, e->cost, 0, &v);
@@ -46,8 +57,7 @@ open_plan(zi_exec *e, zi_graph_diag *diag)
         }
         return st;
     }
-    const uint64_t region =
-        e->session ? zi_session_region_bytes(e->session) : PRIVATE_REGION;
+    const uint64_t region = e->session ? zi_session_region_bytes(e->session) : 0;
     const uint64_t align = e->opt.tier ? ZI_TIER_ALIGN : ZI_EXEC_ALIGN;
     return zi_plan_place(e->plan, e->g, e->cost, region, align, &e->place);
 }
@@ -195,6 +205,7 @@ zi_exec_cost(const zi_exec_options *opt, zi_graph_diag *diag, zi_cost **ret_cost
 
     ZI_TRY(zi_bind(opt->graph, nt, opt->plain, diag, &b));
     zico_status st = zi_bound_cost(b, ret_cost);
+    if (st >= 0 && opt->tier) pad_for_tier(*ret_cost);
     zi_bound_free(b);
     return st;
 }

@@ -151,6 +151,9 @@ zi_exec_measured(zi_exec *e, zi_cost **ret_cost)
     ZI_TRY(zi_bound_cost(e->bound, &c));
     for (zi_node_id i = 0; i < e->g->n_nodes; i++)
         if (e->node_runs[i]) c->node_ns[i] = (uint64_t)(e->node_ns[i] / e->node_runs[i]);
+    memcpy(c->tensor_bytes, e->cost->tensor_bytes, c->n_tensors * sizeof *c->tensor_bytes);
+    memcpy(c->scratch_bytes, e->cost->scratch_bytes,
+           c->n_nodes * sizeof *c->scratch_bytes);
     *ret_cost = c;
     return ZICO_OK;
 }

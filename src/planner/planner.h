@@ -32,4 +32,11 @@ typedef struct zi_planner_ops {
 const zi_planner_ops *zi_planner_find(const char *name); /* NULL if there is none */
 const zi_planner_ops *zi_planner_at(size_t i);           /* NULL past the end     */
 
+/* A plan whose *placement* meets the budget: asks the planner for a little less until slots of
+ * `region_bytes` (0: one mapping) fit.  The plan is placed.  ret_stats, ret_least: may be NULL. */
+ZICO_NODISCARD zico_status zi_planner_fit(const zi_planner_ops *ops,
+                                          const zi_plan_task *task, uint64_t region_bytes,
+                                          uint64_t align, zi_plan **ret_plan,
+                                          zi_place_stats *ret_stats, uint64_t *ret_least);
+
 #endif /* ZI_PLANNER_H */

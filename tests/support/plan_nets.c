@@ -52,7 +52,7 @@ t_net_chain(int layers, int batch)
     for (int i = 0; i < layers; i++) {
         zi_gb_enter(b, "l%d", i);
         x = zi_gb_conv2d(b, x, "conv",
-                         &(zi_conv_opt){.out = 8, .kernel = 3, .pad = 1, .bias = true});
+                         &(zi_conv_opt){.out = 16, .kernel = 3, .pad = 1, .bias = true});
         x = zi_gb_relu(b, x);
         if (i == layers / 2) x = zi_gb_max_pool(b, x, 2, 2, 0);
         zi_gb_leave(b);
@@ -65,11 +65,11 @@ zi_graph *
 t_net_residual(int blocks, int batch)
 {
     zi_gb       *b = zi_gb_new("residual", true, 1);
-    zi_tensor_id x = zi_gb_relu(b, conv_bn(b, image(b, batch, 16), "stem", 8, 1));
+    zi_tensor_id x = zi_gb_relu(b, conv_bn(b, image(b, batch, 16), "stem", 16, 1));
     for (int i = 0; i < blocks; i++) {
         zi_gb_enter(b, "block%d", i);
-        zi_tensor_id y = zi_gb_relu(b, conv_bn(b, x, "a", 8, 1));
-        y = conv_bn(b, y, "b", 8, 1);
+        zi_tensor_id y = zi_gb_relu(b, conv_bn(b, x, "a", 16, 1));
+        y = conv_bn(b, y, "b", 16, 1);
         x = zi_gb_relu(b, zi_gb_add(b, y, x));
         zi_gb_leave(b);
     }
@@ -80,13 +80,13 @@ t_net_residual(int blocks, int batch)
 static zi_graph *
 small_chain(void)
 {
-    return t_net_chain(8, 4);
+    return t_net_chain(14, 4);
 }
 
 static zi_graph *
 small_residual(void)
 {
-    return t_net_residual(4, 4);
+    return t_net_residual(6, 4);
 }
 
 static zi_graph *
@@ -118,7 +118,7 @@ static zi_graph *
 small_dense(void)
 {
     zi_gb       *b = zi_gb_new("dense", true, 1);
-    zi_tensor_id all[7] = {zi_gb_relu(b, conv_bn(b, image(b, 2, 16), "stem", 8, 1))};
+    zi_tensor_id all[7] = {zi_gb_relu(b, conv_bn(b, image(b, 2, 16), "stem", 16, 1))};
     for (uint32_t i = 1; i < 7; i++) {
         zi_gb_enter(b, "layer%u", i);
         zi_tensor_id x = i == 1 ? all[0] : zi_gb_concat(b, i, all, 1);

@@ -125,6 +125,44 @@ random_graphs(void **state)
     }
 }
 
+/* What zi_planner_fit hands out lies within the budget with everything that placing wastes; what
+ * it refuses it says the need of. */
+static void
+placed_within_budget(void **state)
+{
+    (void)state;
+    unsigned n_placed = 0;
+    for (size_t i = 0; i < t_n_nets; i++) {
+        zi_graph *g = t_nets[i].make();
+        zi_cost  *c = guess(g);
+        uint64_t  ns, peak = keep_peak(g, c, &ns);
+        for (unsigned percent = 120; percent >= 60; percent -= 20) {
+            zi_plan_task   task = {.graph = g,
+                                   .cost = c,
+                                   .budget_bytes = peak * percent / 100};
+            uint64_t       region = percent % 40 ? 16384 : 0, least = 0;
+            zi_plan       *p;
+            zi_place_stats s;
+            zi_verdict     v;
+            zico_status    st = zi_planner_fit(zi_planner_find("capuchin"), &task, region,
+                                               64, &p, &s, &least);
+            if (st == ZICO_E_NOPLAN) {
+                assert_true(least > task.budget_bytes);
+                continue;
+            }
+            expect_ok(st);
+            assert_true(s.peak_slot_bytes <= task.budget_bytes);
+            expect_ok(zi_plan_check(p, g, c, task.budget_bytes, &v));
+            assert_true(p->n_places > 0);
+            n_placed++;
+            zi_plan_free(p);
+        }
+        zi_cost_free(c);
+        zi_graph_free(g);
+    }
+    assert_true(n_placed >= t_n_nets);
+}
+
 /* Names are unique, files are called like them, auto comes first. */
 static void
 table(void **state)
@@ -143,6 +181,7 @@ main(void)
         cmocka_unit_test(table),
         cmocka_unit_test(nets_and_budgets),
         cmocka_unit_test(random_graphs),
+        cmocka_unit_test(placed_within_budget),
     };
     return t_main(tests);
 }
