@@ -25,4 +25,8 @@ const char *zi_gb_name(zi_gb *b, const char *name, const char *leaf);
 /* Append a node; ret_out takes n_out ids, all NONE after a failure. */
 void zi_gb_node(zi_gb *b, const zi_node_spec *spec, zi_tensor_id *ret_out);
 
+/* Batch norm of given tensors: x, gamma, beta, running mean and variance. */
+zi_tensor_id
+zi_gb_batch_norm_on(zi_gb *b, const char *name, zi_attr a, const zi_tensor_id in[5]);
+
 #endif /* ZI_GRAPH_BUILDER_STATE_H */

@@ -200,19 +200,24 @@ batch_norm_train(zi_gb *b, const char *name, zi_attr a, const zi_tensor_id in[5]
 }
 
 zi_tensor_id
+zi_gb_batch_norm_on(zi_gb *b, const char *name, zi_attr a, const zi_tensor_id in[5])
+{
+    if (no_use(b, in[0])) return ZI_ID_NONE;
+    if (b->training) return batch_norm_train(b, name, a, in);
+    return layer_node(b, name, ZI_OP_BATCH_NORM_FIXED, &a, 5, in);
+}
+
+zi_tensor_id
 zi_gb_batch_norm(zi_gb *b, zi_tensor_id x, const char *name, const zi_norm_opt *o)
 {
     if (no_use(b, x)) return ZI_ID_NONE;
     zi_tensor_id in[5] = {x};
     int64_t      n = zi_gb_dim(b, x, 1);
-    zi_attr      a = norm_attr(o);
 
     norm_params(b, name, o, n, in + 1);
     in[3] = state(b, name, "running_mean", n, 0);
     in[4] = state(b, name, "running_var", n, 1);
-    if (zi_gb_failed(b)) return ZI_ID_NONE;
-    if (b->training) return batch_norm_train(b, name, a, in);
-    return layer_node(b, name, ZI_OP_BATCH_NORM_FIXED, &a, 5, in);
+    return zi_gb_batch_norm_on(b, name, norm_attr(o), in);
 }
 
 zi_tensor_id

@@ -133,6 +133,30 @@ zi_graph_reorder(zi_graph *g, const zi_node_id *order, uint32_t n_order)
     return st;
 }
 
+zico_status
+zi_graph_prune(zi_graph *g)
+{
+    bool       *used = zi_calloc(g->n_tensors + 1, sizeof *used);
+    zi_node_id *order = zi_malloc((g->n_nodes + 1) * sizeof *order);
+    uint32_t    at = g->n_nodes;
+    zico_status st = used && order ? ZICO_OK : ZICO_E_NOMEM;
+
+    for (uint32_t i = g->n_nodes; st >= 0 && i-- > 0;) {
+        const zi_node *n = &g->nodes[i];
+        bool           keep = n->n_up > 0;
+        for (uint32_t k = 0; k < n->n_out; k++)
+            keep |= n->out[k] != ZI_ID_NONE &&
+                    (used[n->out[k]] || zi_graph_lives_on(g, n->out[k]));
+        for (uint32_t k = 0; keep && k < n->n_in; k++)
+            if (n->in[k] != ZI_ID_NONE) used[n->in[k]] = true;
+        if (keep) order[--at] = i;
+    }
+    if (st >= 0) st = zi_graph_reorder(g, order + at, g->n_nodes - at);
+    zi_free(used);
+    zi_free(order);
+    return st;
+}
+
 static zico_status
 copy_nodes(zi_graph *to, const zi_graph *g)
 {

@@ -24,6 +24,9 @@ zico_status zi_graph_link_node(zi_graph *g, const zi_node_spec *spec,
  * GRAD and SCRATCH tensors without producer, and rebuild every link.  Ids change. */
 zico_status zi_graph_reorder(zi_graph *g, const zi_node_id *order, uint32_t n_order);
 
+/* Delete nodes that neither a live tensor nor a state depends on.  Ids change. */
+zico_status zi_graph_prune(zi_graph *g);
+
 /* Enter a node into producer, readers and updater of its tensors; in ascending order. */
 zico_status zi_graph_link_tensors(zi_graph *g, zi_node_id id);
 
