@@ -4,7 +4,7 @@
  */
 #include "ledger/ledger_private.h"
 
-#include <stdlib.h>
+#include "base/alloc.h"
 #include "base/check.h"
 #include "base/try.h"
 
@@ -59,12 +59,12 @@ zi_ledger_new(const zi_ledger_shape *shape, zi_ledger **ret_ledger)
         pool > INT64_MAX || shape->budget_bytes > INT64_MAX)
         return ZICO_E_ARG;
 
-    zi_ledger *l = calloc(1, sizeof *l);
+    zi_ledger *l = zi_calloc(1, sizeof *l);
     if (!l) return ZICO_E_NOMEM;
     l->shape = *shape;
     l->budget_bytes = l->target_bytes = shape->budget_bytes;
     l->next_request = 1;
-    l->owner = malloc(shape->n_regions * sizeof *l->owner);
+    l->owner = zi_malloc(shape->n_regions * sizeof *l->owner);
     if (!l->owner) goto undo;
     for (uint32_t r = 0; r < shape->n_regions; r++) l->owner[r] = ZI_JOB_NONE;
     if ((st = zi_region_map_open(&l->idle, shape->n_regions, false)) < 0) goto undo;
@@ -85,9 +85,9 @@ zi_ledger_free(zi_ledger *l)
     zi_region_map_close(&l->idle);
     zi_region_map_close(&l->cold);
     zi_region_map_close(&l->fixed);
-    free(l->owner);
-    free(l->request);
-    free(l);
+    zi_free(l->owner);
+    zi_free(l->request);
+    zi_free(l);
 }
 
 /* -- jobs ---------------------------------------------------------------------------- */

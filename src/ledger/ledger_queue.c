@@ -1,8 +1,8 @@
 /* ledger_queue.c -- requests that wait, in the order in which they came (L7). */
 #include "ledger/ledger_private.h"
 
-#include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "base/check.h"
 
 static zico_status
@@ -10,7 +10,7 @@ make_place(zi_ledger *l)
 {
     if (l->n_requests < l->cap_requests) return ZICO_OK;
     size_t      cap = l->cap_requests ? l->cap_requests * 2 : 64;
-    zi_request *more = realloc(l->request, cap * sizeof *more);
+    zi_request *more = zi_realloc(l->request, cap * sizeof *more);
     if (!more) return ZICO_E_NOMEM;
     l->request = more;
     l->cap_requests = cap;

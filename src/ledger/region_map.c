@@ -1,7 +1,7 @@
 /* region_map.c -- sets of regions; every search goes word by word. */
 #include "ledger/region_map.h"
 
-#include <stdlib.h>
+#include "base/alloc.h"
 #include "base/check.h"
 
 #define NONE UINT32_MAX
@@ -10,7 +10,7 @@ zico_status
 zi_region_map_open(zi_region_map *m, uint32_t n_bits, bool full)
 {
     uint32_t  n_words = n_bits / 64 + (n_bits % 64 != 0);
-    uint64_t *word = calloc(n_words ? n_words : 1, sizeof *word);
+    uint64_t *word = zi_calloc(n_words ? n_words : 1, sizeof *word);
 
     if (!word) return ZICO_E_NOMEM;
     *m = (zi_region_map){.n_bits = n_bits, .n_words = n_words, .word = word};
@@ -25,7 +25,7 @@ zi_region_map_open(zi_region_map *m, uint32_t n_bits, bool full)
 void
 zi_region_map_close(zi_region_map *m)
 {
-    free(m->word);
+    zi_free(m->word);
     *m = (zi_region_map){0};
 }
 

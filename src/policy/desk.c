@@ -4,7 +4,7 @@
  */
 #include "policy/desk_private.h"
 
-#include <stdlib.h>
+#include "base/alloc.h"
 #include <string.h>
 #include "base/check.h"
 
@@ -16,15 +16,15 @@ zi_desk_new(const zi_desk_options *opt, zi_desk **ret_desk)
     zico_status          st = ZICO_E_NOMEM;
 
     if (!ops || opt->n_cores == 0) return ZICO_E_ARG;
-    zi_desk *d = calloc(1, sizeof *d);
+    zi_desk *d = zi_calloc(1, sizeof *d);
     if (!d) return ZICO_E_NOMEM;
     d->policy = ops;
     d->n_cores = opt->n_cores;
     d->policy_wake_ns = d->told_wake_ns = ZI_NEVER;
     d->aged = ZI_JOB_NONE;
-    d->row = calloc(ZI_LEDGER_JOBS_MAX, sizeof *d->row);
-    d->job = calloc(ZI_LEDGER_JOBS_MAX, sizeof *d->job);
-    d->policy_state = calloc(1, ops->state_size + 1);
+    d->row = zi_calloc(ZI_LEDGER_JOBS_MAX, sizeof *d->row);
+    d->job = zi_calloc(ZI_LEDGER_JOBS_MAX, sizeof *d->job);
+    d->policy_state = zi_calloc(1, ops->state_size + 1);
     if (!d->row || !d->job || !d->policy_state) goto undo;
     st = zi_ledger_new(&opt->shape, &d->ledger);
     if (st < 0) goto undo;
@@ -45,7 +45,7 @@ undo:
 static void
 free_row(zi_desk_row *j)
 {
-    free(j->learner);
+    zi_free(j->learner);
     zi_tide_recorder_free(j->rec);
     *j = (zi_desk_row){0};
 }
@@ -57,12 +57,12 @@ zi_desk_free(zi_desk *d)
     for (size_t i = 0; d->row && i < ZI_LEDGER_JOBS_MAX; i++)
         if (d->row[i].live) free_row(&d->row[i]);
     zi_ledger_free(d->ledger);
-    free(d->row);
-    free(d->job);
-    free(d->policy_state);
-    free(d->effect);
-    free(d->runs);
-    free(d);
+    zi_free(d->row);
+    zi_free(d->job);
+    zi_free(d->policy_state);
+    zi_free(d->effect);
+    zi_free(d->runs);
+    zi_free(d);
 }
 
 /* -- joining ------------------------------------------------------------------------------ */
@@ -114,7 +114,7 @@ open_row(zi_desk *d, zi_job_id job, const zi_job_spec *spec)
 
     *j = (zi_desk_row){.spec = *spec, .wait_since_ns = ZI_NEVER, .lane = -1};
     j->spec.known_tide = NULL;
-    j->learner = calloc(1, sizeof *j->learner);
+    j->learner = zi_calloc(1, sizeof *j->learner);
     if (!j->learner || zi_tide_recorder_new(&j->rec) < 0) {
         free_row(j);
         return ZICO_E_NOMEM;
@@ -126,24 +126,44 @@ open_row(zi_desk *d, zi_job_id job, const zi_job_spec *spec)
     return ZICO_OK;
 }
 
+/* Guarantees given or waiting to be given, but for one job's. */
+static uint64_t
+guaranteed_to_others(const zi_desk *d, zi_job_id but)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < d->n_jobs; i++) {
+        const zi_desk_row *j = &d->row[d->job[i].id];
+        if (d->job[i].id == but) continue;
+        sum += j->limits_wait ? j->limits_next.min_bytes : d->job[i].limits.min_bytes;
+    }
+    return sum;
+}
+
 zico_status
 zi_desk_join(zi_desk *d, const zi_job_spec *spec, uint64_t now_ns, zi_job_id *ret_job)
 {
-    zi_job_id   job;
-    zico_status st;
+    zi_job_id     job;
+    zico_status   st;
+    zi_job_limits first = {.max_bytes = spec->limits.max_bytes};
+    uint64_t      max = spec->limits.max_bytes, min = spec->limits.min_bytes;
 
     d->now_ns = now_ns;
     zi_desk_refresh(d);
-    if (spec->claim_bytes > d->target_bytes) return ZICO_E_BUDGET; /* D6 */
-    if (spec->limits.max_bytes && spec->claim_bytes > spec->limits.max_bytes)
+    if (spec->claim_bytes > d->target_bytes || min > d->target_bytes)
+        return ZICO_E_BUDGET; /* D6 */
+    if (max && (spec->claim_bytes > max || min > max)) return ZICO_E_BUDGET;
+    if (guaranteed_to_others(d, ZI_JOB_NONE) > d->target_bytes - min)
         return ZICO_E_BUDGET;
-    st = zi_ledger_join(d->ledger, &spec->limits, &job);
+    st = zi_ledger_join(d->ledger, &first, &job);
     if (st < 0) return st;
     st = open_row(d, job, spec);
     if (st < 0) {
         (void)zi_ledger_leave(d->ledger, job);
         return st;
     }
+    d->row[job].limits_wait =
+        min > 0; /* given as soon as nobody else needs it to finish */
+    d->row[job].limits_next = spec->limits;
     zi_desk_post(d, ZI_EVENT_JOIN, job, 0, 0);
     zi_desk_settle(d);
     *ret_job = job;
@@ -201,6 +221,7 @@ zi_desk_set_budget(zi_desk *d, uint64_t budget_bytes, uint64_t now_ns)
     zi_desk_refresh(d);
     uint64_t keep = d->budget_bytes - zi_banker_slack(zi_desk_table(d));
     if (d->n_in_step == 0) keep = 0;
+    if (budget_bytes < guaranteed_to_others(d, ZI_JOB_NONE)) return ZICO_E_BUDGET;
     st = zi_ledger_set_budget(d->ledger, budget_bytes, keep, &d->grant);
     if (st < 0) return st;
     if (d->grant.n_punch)
@@ -214,32 +235,64 @@ zi_desk_set_budget(zi_desk *d, uint64_t budget_bytes, uint64_t now_ns)
     return st;
 }
 
+/* May the new limits hold now?  A step under way was promised its claim: a lower max waits
+ * for its end, a higher minimum until all steps can finish without it. */
+static bool
+limits_may_hold(zi_desk *d, zi_job_id job, const zi_job_limits *limits)
+{
+    const zi_desk_row *j = &d->row[job];
+    const zi_job_view *v = zi_desk_view_of(d, job);
+    uint64_t           held = v->fixed_bytes + v->step_bytes;
+    uint64_t           old_min = v->limits.min_bytes > held ? v->limits.min_bytes : held;
+    uint64_t           new_min = limits->min_bytes > held ? limits->min_bytes : held;
+
+    if (j->in_step && limits->max_bytes &&
+        (v->limits.max_bytes == 0 || limits->max_bytes < v->limits.max_bytes))
+        return false;
+    if (new_min <= old_min) return true;
+    return zi_banker_may_lose(zi_desk_table(d), new_min - old_min) &&
+           d->permanent_bytes + (new_min - old_min) + d->need_most_bytes <=
+               d->target_bytes;
+}
+
+bool
+zi_desk_apply_limits(zi_desk *d)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < d->n_jobs; i++) {
+        zi_desk_row *j = &d->row[d->job[i].id];
+        if (!j->limits_wait || !limits_may_hold(d, d->job[i].id, &j->limits_next))
+            continue;
+        if (zi_ledger_set_limits(d->ledger, d->job[i].id, &j->limits_next) < 0) continue;
+        j->limits_wait = false;
+        any = true;
+        zi_desk_refresh(d);
+    }
+    return any;
+}
+
 zico_status
 zi_desk_set_limits(zi_desk *d, zi_job_id job, const zi_job_limits *limits,
                    uint32_t weight_milli, uint64_t now_ns)
 {
     if (!zi_desk_is_live(d, job)) return ZICO_E_ARG;
     zi_desk_row *j = &d->row[job];
-    zi_job_view *v = zi_desk_view_of(d, job);
-    zico_status  st = ZICO_OK;
-    bool         lowers = limits->max_bytes &&
-                  (v->limits.max_bytes == 0 || limits->max_bytes < v->limits.max_bytes);
 
     d->now_ns = now_ns;
+    zi_desk_refresh(d);
     if (limits->max_bytes && limits->min_bytes > limits->max_bytes) return ZICO_E_BUDGET;
-    if (j->in_step && lowers) { /* it was promised its claim for this step */
-        j->limits_wait = true;
-        j->limits_next = *limits;
-        st = ZICO_PENDING;
-    } else {
-        st = zi_ledger_set_limits(d->ledger, job, limits);
-        if (st < 0) return st;
-        j->limits_wait = false;
-    }
-    if (weight_milli) v->weight_milli = weight_milli;
+    if (limits->min_bytes > d->target_bytes ||
+        guaranteed_to_others(d, job) > d->target_bytes - limits->min_bytes)
+        return ZICO_E_BUDGET;
+    j->limits_wait = true;
+    j->limits_next = *limits;
+    if (weight_milli) zi_desk_view_of(d, job)->weight_milli = weight_milli;
     zi_desk_post(d, ZI_EVENT_BUDGET, job, 0, 0);
     zi_desk_settle(d);
-    return st;
+    const zi_job_view *v = zi_desk_view_of(d, job);
+    bool above = limits->max_bytes && v->fixed_bytes + v->step_bytes > limits->max_bytes;
+    return j->limits_wait || above ? ZICO_PENDING : ZICO_OK;
 }
 
 zico_status

@@ -3,6 +3,9 @@
  * CLAIM  of a job that begins a step: what it declared, else the worst step observed + 5 %,
  *        else (it is being learnt) everything; never more than its max and than the room
  *        that is left when all steps have ended.  Fixed while the step runs, except by RAISE.
+ * GUARANTEES  A job's minimum is its own whether it uses it or not.  So to the banker only
+ *        counts what a job holds, claims and gives back beyond what `stays` with it: the
+ *        larger of its minimum and its fixed and private bytes.
  * STUCK  A job inside a step that waits for something beyond its claim (a raise, private or fixed
  *        memory) may never finish.  The banker's table leaves it out and counts
  *        what it holds as gone: nobody's safety may rest on it.
@@ -38,16 +41,45 @@ zi_desk_need(const zi_desk *d, const zi_desk_row *j)
 }
 
 uint64_t
+zi_desk_hard_need(const zi_desk *d, const zi_desk_row *j)
+{
+    uint64_t bytes = j->worst_bytes ? j->worst_bytes : j->spec.claim_bytes;
+    return round_up(bytes, d->view.region_bytes);
+}
+
+uint64_t
 zi_desk_room(zi_desk *d, zi_job_id job)
 {
     const zi_desk_row *j = &d->row[job];
     const zi_job_view *v = zi_desk_view_of(d, job);
-    uint64_t           own = j->in_step ? 0 : v->step_bytes; /* counted as permanent */
-    uint64_t           room = minus(d->target_bytes, d->permanent_bytes - own);
+    uint64_t           others = d->permanent_bytes - j->stays_bytes;
+    uint64_t           room = minus(minus(d->target_bytes, others), v->fixed_bytes);
     uint64_t           max = v->limits.max_bytes;
 
     if (max && minus(max, v->fixed_bytes) < room) room = minus(max, v->fixed_bytes);
-    return room;
+    return room / d->view.region_bytes * d->view.region_bytes;
+}
+
+zi_banker_job
+zi_desk_banked(const zi_desk *d, zi_job_id job, uint64_t claim_bytes)
+{
+    const zi_desk_row *j = &d->row[job];
+    const zi_job_view *v = &d->job[j->at];
+    uint64_t           stays =
+        v->limits.min_bytes > v->fixed_bytes ? v->limits.min_bytes : v->fixed_bytes;
+
+    return (zi_banker_job){.step_bytes = minus(v->fixed_bytes + v->step_bytes, stays),
+                           .claim_bytes = minus(v->fixed_bytes + claim_bytes, stays)};
+}
+
+uint64_t
+zi_desk_cost(const zi_desk *d, zi_job_id job, uint64_t more_bytes)
+{
+    const zi_job_view *v = &d->job[d->row[job].at];
+    uint64_t           held = v->fixed_bytes + v->step_bytes, min = v->limits.min_bytes;
+
+    if (held >= min) return more_bytes;
+    return minus(more_bytes, min - held);
 }
 
 uint64_t
@@ -109,32 +141,46 @@ note_remarkable(zi_desk *d, const zi_job_view *v)
         d->biggest = v->id;
 }
 
+/* What stays with each job, and the sums over all. */
+static void
+sum_up(zi_desk *d)
+{
+    uint64_t promised = 0;
+
+    d->permanent_bytes = d->need_most_bytes = 0;
+    d->n_in_step = 0;
+    for (size_t i = 0; i < d->n_jobs; i++) {
+        const zi_job_view *v = &d->job[i];
+        zi_desk_row       *j = &d->row[v->id];
+        uint64_t held = v->fixed_bytes + v->step_bytes, min = v->limits.min_bytes;
+        uint64_t stays = j->in_step ? v->fixed_bytes : held;
+        uint64_t need = zi_desk_hard_need(d, j);
+
+        j->stays_bytes = stays > min ? stays : min;
+        d->permanent_bytes += j->stays_bytes;
+        promised += held > min ? held : min;
+        d->n_in_step += j->in_step;
+        if (need > 0 && v->fixed_bytes + need > j->stays_bytes + d->need_most_bytes)
+            d->need_most_bytes = v->fixed_bytes + need - j->stays_bytes;
+    }
+    d->spare_bytes = minus(d->budget_bytes, promised);
+}
+
 void
 zi_desk_refresh(zi_desk *d)
 {
     zi_ledger_totals sum;
-    uint64_t         running = 0;
 
     zi_ledger_sum(d->ledger, &sum);
     d->target_bytes = sum.target_bytes;
     d->budget_bytes = sum.budget_bytes;
     d->free_bytes = sum.free_bytes;
-    d->n_in_step = 0;
-    d->need_most_bytes = 0;
     d->learner_in_step = d->learner_asking = d->hung = d->biggest = ZI_JOB_NONE;
     for (size_t i = 0; i < d->n_jobs; i++) {
-        zi_job_view       *v = &d->job[i];
-        const zi_desk_row *j = &d->row[v->id];
-        copy_held(d, v);
-        note_remarkable(d, v);
-        if (j->in_step) {
-            running += v->step_bytes;
-            d->n_in_step++;
-        }
-        uint64_t need = zi_desk_need(d, j);
-        if (need > d->need_most_bytes && j->live) d->need_most_bytes = need;
+        copy_held(d, &d->job[i]);
+        note_remarkable(d, &d->job[i]);
     }
-    d->permanent_bytes = sum.leased_bytes + sum.private_bytes - running;
+    sum_up(d);
     for (size_t i = 0; i < d->n_jobs; i++) {
         d->job[i].claim_bytes = zi_desk_claim(d, d->job[i].id);
         d->job[i].claim_known = !zi_desk_is_learning(&d->row[d->job[i].id]);
@@ -180,11 +226,11 @@ open_table(zi_desk *d, zi_job_id with, uint64_t claim_bytes)
         const zi_job_view *v = &d->job[i];
         const zi_desk_row *j = &d->row[v->id];
         if (v->id == with)
-            d->table_job[n++] = (zi_banker_job){v->step_bytes, claim_bytes};
+            d->table_job[n++] = zi_desk_banked(d, v->id, claim_bytes);
         else if (j->in_step && !zi_desk_is_stuck(d, v->id))
-            d->table_job[n++] = (zi_banker_job){v->step_bytes, j->step_claim_bytes};
+            d->table_job[n++] = zi_desk_banked(d, v->id, j->step_claim_bytes);
     }
-    zi_banker_open(&d->table, d->free_bytes, d->table_job, n, d->table_entry);
+    zi_banker_open(&d->table, d->spare_bytes, d->table_job, n, d->table_entry);
     d->table_fresh = with == ZI_JOB_NONE;
 }
 

@@ -1,8 +1,8 @@
 /* desk_effects.c -- the queue of effects; grants are stored as their runs only. */
 #include "policy/desk_private.h"
 
-#include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "base/check.h"
 
 zico_status
@@ -10,14 +10,14 @@ zi_desk_reserve(zi_desk *d)
 {
     if (d->n_effects + 2 > d->cap_effects) {
         size_t          cap = d->cap_effects ? d->cap_effects * 2 : 64;
-        zi_desk_stored *more = realloc(d->effect, cap * sizeof *more);
+        zi_desk_stored *more = zi_realloc(d->effect, cap * sizeof *more);
         if (!more) return ZICO_E_NOMEM;
         d->effect = more;
         d->cap_effects = cap;
     }
     if (d->n_runs + 2u * ZI_LEDGER_RUNS_MAX > d->cap_runs) {
         size_t  cap = d->cap_runs * 2 + 2u * ZI_LEDGER_RUNS_MAX;
-        zi_run *more = realloc(d->runs, cap * sizeof *more);
+        zi_run *more = zi_realloc(d->runs, cap * sizeof *more);
         if (!more) return ZICO_E_NOMEM;
         d->runs = more;
         d->cap_runs = cap;

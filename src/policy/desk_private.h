@@ -41,6 +41,7 @@ typedef struct zi_desk_row {
     zi_tide_recorder *rec;
     uint64_t worst_bytes; /* most step bytes held in a step so far; 0: none seen */
     uint64_t last_peak_bytes;
+    uint64_t stays_bytes; /* held or guaranteed when its present step has ended */
 
     bool     asked, in_step;
     uint32_t step_seq;
@@ -103,10 +104,13 @@ struct zi_desk {
     zi_grant        shown; /* handed out by zi_desk_next */
 
     /* sums, fresh after zi_desk_refresh */
-    uint64_t  permanent_bytes; /* what stays when all present steps end   */
-    uint64_t  target_bytes, budget_bytes, free_bytes;
-    uint64_t  need_most_bytes; /* largest known need of any job           */
-    size_t    n_in_step;
+    uint64_t
+        permanent_bytes; /* sum of `stays`: what is left when all present steps end */
+    uint64_t target_bytes, budget_bytes, free_bytes;
+    uint64_t spare_bytes; /* free and not guaranteed to anybody       */
+    uint64_t
+           need_most_bytes; /* largest known need of any job beyond what stays with it */
+    size_t n_in_step;
     zi_job_id learner_in_step, learner_asking, hung, aged, biggest;
 
     bool            table_fresh;
@@ -143,9 +147,15 @@ void zi_desk_refresh(zi_desk *d);
 bool zi_desk_is_learning(const zi_desk_row *j);
 /* What the job is known to need in a step: declared or observed; 0: unknown. */
 uint64_t zi_desk_need(const zi_desk *d, const zi_desk_row *j);
+/* The part of it without which it cannot run: without the 5 % on top. */
+uint64_t zi_desk_hard_need(const zi_desk *d, const zi_desk_row *j);
 /* What the job could hold in a step if all other steps ended. */
 uint64_t zi_desk_room(zi_desk *d, zi_job_id job);
 uint64_t zi_desk_claim(zi_desk *d, zi_job_id job);
+/* What the job is to the banker: bytes beyond what stays with it anyway. */
+zi_banker_job zi_desk_banked(const zi_desk *d, zi_job_id job, uint64_t claim_bytes);
+/* How much less is spare after the job got so many more bytes. */
+uint64_t zi_desk_cost(const zi_desk *d, zi_job_id job, uint64_t more_bytes);
 /* The table without jobs that wait for something beyond their claim. */
 const zi_banker *zi_desk_table(zi_desk *d);
 /* As it, with one job's claim replaced (also if it is in no step or stuck). */
@@ -177,6 +187,10 @@ void zi_desk_note_wait(zi_desk *d, zi_job_id job);
 bool zi_desk_climb(zi_desk *d); /* true: something changed */
 /* When it may have to act; ZI_NEVER: not as things are. */
 uint64_t zi_desk_ladder_wake(zi_desk *d);
+
+/* -- desk.c ----------------------------------------------------------------------------- */
+/* Limits that waited for a step to end; true: some hold now. */
+bool zi_desk_apply_limits(zi_desk *d);
 
 /* -- desk_settle.c ----------------------------------------------------------------------- */
 void zi_desk_post(zi_desk *d, zi_event_kind kind, zi_job_id job, int64_t delta_bytes,

@@ -6,45 +6,50 @@
 /* -- judging ----------------------------------------------------------------------------- */
 
 /* Bytes that stay when steps end: may the device lose them for good?  There must be room
- * left for the largest step that any job is known to run. */
+ * left for the largest step that any job is known to run, its own included. */
 static bool
-leaves_room(const zi_desk *d, uint64_t size_bytes)
+leaves_room(const zi_desk *d, zi_job_id job, uint64_t size_bytes)
 {
-    uint64_t most = d->need_most_bytes;
-    uint64_t room =
-        d->target_bytes > d->permanent_bytes ? d->target_bytes - d->permanent_bytes : 0;
-    return size_bytes <= room && most <= room - size_bytes;
+    const zi_desk_row *j = &d->row[job];
+    const zi_job_view *v = &d->job[j->at];
+    uint64_t           cost = zi_desk_cost(d, job, size_bytes);
+    uint64_t own = d->permanent_bytes - j->stays_bytes + v->fixed_bytes + size_bytes +
+                   zi_desk_hard_need(d, j);
+
+    return d->permanent_bytes + cost + d->need_most_bytes <= d->target_bytes &&
+           own <= d->target_bytes;
 }
 
 static zi_reason
 judge_permanent(zi_desk *d, const zi_request *req)
 {
     const zi_desk_row *j = &d->row[req->job];
+    uint64_t           cost = zi_desk_cost(d, req->job, req->size_bytes);
 
-    if (!leaves_room(d, req->size_bytes)) return ZI_REASON_ADMISSION;
+    if (!leaves_room(d, req->job, req->size_bytes)) return ZI_REASON_ADMISSION;
     if (!j->in_step)
-        return zi_banker_may_lose(zi_desk_table(d), req->size_bytes) ? ZI_REASON_NONE
-                                                                     : ZI_REASON_UNSAFE;
+        return zi_banker_may_lose(zi_desk_table(d), cost) ? ZI_REASON_NONE
+                                                          : ZI_REASON_UNSAFE;
     zi_desk_table_with(d, req->job, j->step_claim_bytes);
-    bool safe = zi_banker_may_lose(&d->table, req->size_bytes);
-    return safe ? ZI_REASON_NONE : ZI_REASON_UNSAFE;
+    return zi_banker_may_lose(&d->table, cost) ? ZI_REASON_NONE : ZI_REASON_UNSAFE;
 }
 
 static zi_reason
 judge_step(zi_desk *d, const zi_request *req)
 {
     const zi_desk_row *j = &d->row[req->job];
-    uint64_t           step = zi_desk_view_of(d, req->job)->step_bytes;
-    zi_banker_job      mine = {step, j->step_claim_bytes};
+    uint64_t           claim = j->step_claim_bytes, cost;
+    uint64_t           after = zi_desk_view_of(d, req->job)->step_bytes + req->size_bytes;
+    bool plain = !zi_desk_is_beyond(d, req) && !zi_desk_is_stuck(d, req->job);
 
-    if (!zi_desk_is_beyond(d, req) && !zi_desk_is_stuck(d, req->job))
-        return zi_banker_may_take(zi_desk_table(d), &mine, req->size_bytes)
-                   ? ZI_REASON_NONE
-                   : ZI_REASON_UNSAFE;
-    if (mine.claim_bytes < step + req->size_bytes) /* an implicit raise */
-        mine.claim_bytes = step + req->size_bytes;
-    zi_desk_table_with(d, req->job, mine.claim_bytes);
-    bool safe = d->table.safe && zi_banker_may_take(&d->table, &mine, req->size_bytes);
+    if (claim < after) claim = after; /* an implicit raise */
+    if (plain)
+        (void)zi_desk_table(d);
+    else
+        zi_desk_table_with(d, req->job, claim);
+    cost = zi_desk_cost(d, req->job, req->size_bytes);
+    zi_banker_job mine = zi_desk_banked(d, req->job, claim);
+    bool safe = (plain || d->table.safe) && zi_banker_may_take(&d->table, &mine, cost);
     return safe ? ZI_REASON_NONE : ZI_REASON_UNSAFE;
 }
 
@@ -80,7 +85,7 @@ zi_desk_fits_drained(zi_desk *d, const zi_request *req)
     if (!j->in_step || req->hold != ZI_HOLD_STEP) {
         uint64_t max = v->limits.max_bytes;
         if (max && v->fixed_bytes + req->size_bytes > max) return false;
-        return leaves_room(d, req->size_bytes);
+        return leaves_room(d, req->job, req->size_bytes);
     }
     return v->step_bytes + req->size_bytes <= zi_desk_room(d, req->job);
 }
@@ -331,7 +336,7 @@ can_never_fit(zi_desk *d, const zi_request *req, uint64_t size_bytes)
     if (req->ahead) return false;
     if (j->in_step && req->hold == ZI_HOLD_STEP)
         return v->fixed_bytes + v->step_bytes + size_bytes > most;
-    return v->fixed_bytes + size_bytes > most;
+    return v->fixed_bytes + size_bytes + zi_desk_hard_need(d, j) > most;
 }
 
 /* Less is welcome: what is taken ahead is never more than could be had at all. */

@@ -237,6 +237,7 @@ zi_desk_settle(zi_desk *d)
         moved = false;
         while (d->n_events > 0) moved |= dispatch(d);
         moved |= zi_desk_serve(d);
+        moved |= zi_desk_apply_limits(d);
         if (d->n_events == 0) moved |= zi_desk_go_unasked(d);
         if (!moved) moved |= sink_budget(d);
         if (!moved && d->n_events == 0) moved |= zi_desk_climb(d);

@@ -73,7 +73,6 @@ zi_reason
 zi_desk_may_go(zi_desk *d, zi_job_id job, zi_job_id *ret_behind)
 {
     const zi_desk_row *j = &d->row[job];
-    const zi_job_view *v = zi_desk_view_of(d, job);
 
     *ret_behind = ZI_JOB_NONE;
     if (d->hold) return ZI_REASON_REJOIN;
@@ -82,13 +81,15 @@ zi_desk_may_go(zi_desk *d, zi_job_id job, zi_job_id *ret_behind)
     zi_reason learning = learning_gate(d, job, ret_behind);
     if (learning != ZI_REASON_NONE) return learning;
     *ret_behind = d->biggest;
-    if (d->budget_bytes > d->target_bytes) return ZI_REASON_MEMORY; /* being lowered */
+    if (d->budget_bytes > d->target_bytes) /* being lowered; to below what stays? */
+        return d->permanent_bytes > d->target_bytes ? ZI_REASON_ADMISSION
+                                                    : ZI_REASON_MEMORY;
     if (d->aged != ZI_JOB_NONE && d->aged != job) {
         *ret_behind = d->aged;
         return ZI_REASON_QUEUE;
     }
     if (j->worst_bytes > zi_desk_room(d, job)) return ZI_REASON_ADMISSION;
-    zi_banker_job mine = {v->step_bytes, zi_desk_claim(d, job)};
+    zi_banker_job mine = zi_desk_banked(d, job, zi_desk_claim(d, job));
     if (!zi_banker_may_start(zi_desk_table(d), &mine)) return ZI_REASON_UNSAFE;
     *ret_behind = ZI_JOB_NONE;
     return ZI_REASON_NONE;
@@ -272,10 +273,6 @@ zi_desk_step_end(zi_desk *d, zi_job_id job, uint64_t step_no, const zi_tide *obs
     v->step_no = step_no;
     j->in_step = false;
     j->n_ahead = 0;
-    if (j->limits_wait) {
-        j->limits_wait = false;
-        (void)zi_ledger_set_limits(d->ledger, job, &j->limits_next);
-    }
     if (j->suspend_wanted) {
         j->suspend_wanted = false;
         j->leaving = true;

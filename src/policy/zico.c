@@ -37,7 +37,8 @@ zico_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
     } else {
         zi_out_add(out, ZI_ANSWER_REASON, next, ZI_JOB_NONE, ZI_REASON_TIDE);
         if (delay != UINT64_MAX)
-            zi_out_add(out, ZI_ANSWER_WAKE_AT, 0, 0, ev->now_ns + delay);
+            zi_out_add(out, ZI_ANSWER_WAKE_AT, 0, 0,
+                       ev->now_ns + (delay > 1000000u ? delay : 1000000u));
     }
 }
 

@@ -13,6 +13,7 @@
 
 #include <stdbool.h>
 #include <stdlib.h>
+#include "base/alloc.h"
 #include <string.h>
 #include "base/check.h"
 
@@ -39,7 +40,7 @@ struct zi_tide_recorder {
 zico_status
 zi_tide_recorder_new(zi_tide_recorder **ret_rec)
 {
-    zi_tide_recorder *rec = calloc(1, sizeof *rec);
+    zi_tide_recorder *rec = zi_calloc(1, sizeof *rec);
     if (!rec) return ZICO_E_NOMEM;
     *ret_rec = rec;
     return ZICO_OK;
@@ -48,7 +49,7 @@ zi_tide_recorder_new(zi_tide_recorder **ret_rec)
 void
 zi_tide_recorder_free(zi_tide_recorder *rec)
 {
-    free(rec);
+    zi_free(rec);
 }
 
 void
