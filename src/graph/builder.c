@@ -81,10 +81,16 @@ zi_gb_graph(zi_gb *b)
     return b->g;
 }
 
+bool
+zi_gb_lacks(const zi_gb *b, zi_tensor_id t)
+{
+    return zi_gb_failed(b) || t >= b->g->n_tensors;
+}
+
 int64_t
 zi_gb_dim(const zi_gb *b, zi_tensor_id t, int axis)
 {
-    if (zi_gb_failed(b) || t == ZI_ID_NONE) return 0;
+    if (zi_gb_lacks(b, t)) return 0;
     const zi_tensor *x = &b->g->tensors[t];
     int              at = axis < 0 ? axis + (int)x->rank : axis;
     return at >= 0 && at < (int)x->rank ? x->dims[at] : 0;
@@ -113,13 +119,16 @@ void
 zi_gb_leave(zi_gb *b)
 {
     if (zi_gb_failed(b)) return;
-    zi_assert(b->depth > 0);
-    b->scope[b->mark[--b->depth]] = 0;
+    if (b->depth)
+        b->scope[b->mark[--b->depth]] = 0;
+    else
+        zi_gb_fail(b, ZICO_E_STATE, "a scope is left that was not entered");
 }
 
 const char *
 zi_gb_name(zi_gb *b, const char *name, const char *leaf)
 {
+    if (!name) name = "";
     const char *dot1 = *b->scope && *name ? "." : "";
     const char *dot2 = leaf && (*b->scope || *name) ? "." : "";
     snprintf(b->name, sizeof b->name, "%.100s%s%.100s%s%.40s", b->scope, dot1, name, dot2,
@@ -134,7 +143,7 @@ given(zi_gb *b, const zi_tensor_spec *spec)
 {
     zi_tensor_id id = ZI_ID_NONE;
     if (zi_gb_failed(b)) return ZI_ID_NONE;
-    if (zi_graph_find_tensor(b->g, spec->name) != ZI_ID_NONE) {
+    if (spec->name && zi_graph_find_tensor(b->g, spec->name) != ZI_ID_NONE) {
         zi_gb_fail(b, ZICO_E_EXISTS, "tensor '%s' exists already", spec->name);
         return ZI_ID_NONE;
     }
@@ -190,7 +199,7 @@ void
 zi_gb_output(zi_gb *b, zi_tensor_id t)
 {
     if (zi_gb_failed(b)) return;
-    if (t == ZI_ID_NONE)
+    if (zi_gb_lacks(b, t))
         zi_gb_fail(b, ZICO_E_ARG, "an output that is no tensor");
     else
         b->st = zi_graph_add_output(b->g, t);
@@ -300,7 +309,7 @@ zi_gb_tanh(zi_gb *b, zi_tensor_id x)
 static int64_t
 axis_of(const zi_gb *b, zi_tensor_id x, int axis)
 {
-    if (axis >= 0 || zi_gb_failed(b) || x == ZI_ID_NONE) return axis;
+    if (axis >= 0 || zi_gb_lacks(b, x)) return axis;
     return axis + (int)b->g->tensors[x].rank;
 }
 
@@ -423,8 +432,7 @@ zi_gb_reshape(zi_gb *b, zi_tensor_id x, uint32_t rank, const int64_t *dims)
 zi_tensor_id
 zi_gb_flatten(zi_gb *b, zi_tensor_id x, int axis)
 {
-    if (zi_gb_failed(b) || x == ZI_ID_NONE)
-        return zi_gb_op(b, ZI_OP_RESHAPE, NULL, 1, &x);
+    if (zi_gb_lacks(b, x)) return zi_gb_op(b, ZI_OP_RESHAPE, NULL, 1, &x);
     const zi_tensor *t = &b->g->tensors[x];
     int64_t          dims[ZI_MAX_RANK] = {0}, at = axis_of(b, x, axis), rest = 1;
     if (at < 0 || at >= ZI_MAX_RANK || at > (int64_t)t->rank) {
@@ -445,7 +453,7 @@ zi_tensor_id
 zi_gb_transpose(zi_gb *b, zi_tensor_id x, const int64_t *perm)
 {
     zi_attr a = {.perm = {{0}}};
-    if (zi_gb_failed(b) || x == ZI_ID_NONE) return ZI_ID_NONE;
+    if (zi_gb_lacks(b, x)) return zi_gb_op(b, ZI_OP_TRANSPOSE, NULL, 1, &x);
     for (uint32_t i = 0; i < b->g->tensors[x].rank; i++) a.perm.perm[i] = perm[i];
     return unary(b, ZI_OP_TRANSPOSE, x, &a);
 }
@@ -477,9 +485,13 @@ zi_tensor_id
 zi_gb_slice(zi_gb *b, zi_tensor_id x, int axis, int64_t begin, int64_t end)
 {
     zi_attr a = {.slice = {{0}}};
-    if (zi_gb_failed(b) || x == ZI_ID_NONE) return zi_gb_op(b, ZI_OP_SLICE, NULL, 1, &x);
+    if (zi_gb_lacks(b, x)) return zi_gb_op(b, ZI_OP_SLICE, NULL, 1, &x);
     const zi_tensor *t = &b->g->tensors[x];
     int64_t          at = axis_of(b, x, axis);
+    if (at < 0 || at >= (int64_t)t->rank) {
+        zi_gb_fail(b, ZICO_E_SHAPE, "slice '%s' along axis %d", t->name, axis);
+        return ZI_ID_NONE;
+    }
     for (uint32_t i = 0; i < t->rank; i++) {
         a.slice.begin[i] = i == (uint32_t)at ? begin : 0;
         a.slice.size[i] = i == (uint32_t)at ? end - begin : t->dims[i];
@@ -492,8 +504,10 @@ zi_gb_pad(zi_gb *b, zi_tensor_id x, int axis, int64_t before, int64_t after)
 {
     zi_attr a = {.pad = {.value = 0}};
     int64_t at = axis_of(b, x, axis);
-    if (at < 0 || at >= ZI_MAX_RANK) {
-        zi_gb_fail(b, ZICO_E_SHAPE, "pad along axis %d", axis);
+    if (zi_gb_lacks(b, x)) return zi_gb_op(b, ZI_OP_PAD, NULL, 1, &x);
+    if (at < 0 || at >= (int64_t)b->g->tensors[x].rank) {
+        zi_gb_fail(b, ZICO_E_SHAPE, "pad '%s' along axis %d", b->g->tensors[x].name,
+                   axis);
         return ZI_ID_NONE;
     }
     a.pad.before[at] = before;
@@ -546,7 +560,7 @@ static zi_attr
 loss_attr(const zi_gb *b, zi_tensor_id x, zi_tensor_id labels)
 {
     zi_attr a = {.loss = {.axis = 1, .ignore = -100}};
-    if (zi_gb_failed(b) || x == ZI_ID_NONE || labels == ZI_ID_NONE) return a;
+    if (zi_gb_lacks(b, x) || zi_gb_lacks(b, labels)) return a;
     const zi_tensor *t = &b->g->tensors[x], *l = &b->g->tensors[labels];
     bool             last = t->rank > 2 && l->rank + 1 == t->rank;
     for (uint32_t i = 0; last && i < l->rank; i++) last = l->dims[i] == t->dims[i];

@@ -19,6 +19,9 @@ struct zi_gb {
     char          name[ZI_NAME_BYTES]; /* the last answer of zi_gb_name */
 };
 
+/* Failed, or no such tensor. */
+bool zi_gb_lacks(const zi_gb *b, zi_tensor_id t);
+
 /* "scope.name.leaf", whatever of it is there; valid until the next call. */
 const char *zi_gb_name(zi_gb *b, const char *name, const char *leaf);
 

@@ -316,7 +316,7 @@ read_ids(reader *r, char *s, uint32_t at, uint32_t *ret_n)
 {
     for (char *word; (word = cut(&s, ",")); at++, (*ret_n)++) {
         if (at == r->cap_ids) {
-            uint32_t      cap = r->cap_ids ? r->cap_ids * 2 : 64;
+            uint32_t      cap = r->cap_ids * 2;
             zi_tensor_id *p = zi_realloc(r->ids, cap * sizeof *p);
             if (!p) return ZICO_E_NOMEM;
             r->ids = p;
@@ -469,6 +469,9 @@ read_all(reader *r)
     char *head = cut(&r->rest, "\n");
     if (!head || strncmp(head, "zico-graph 1 ", 13) != 0 || !head[13])
         return wrong(r, "'zico-graph 1 NAME' expected");
+    r->cap_ids = 64;
+    r->ids = zi_malloc(r->cap_ids * sizeof *r->ids);
+    if (!r->ids) return ZICO_E_NOMEM;
     ZI_TRY(zi_graph_new(head + 13, &r->g));
     while (!r->ended && (r->words = cut(&r->rest, "\n"))) {
         r->line++;

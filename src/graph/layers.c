@@ -6,10 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
+/* No tensor to work on?  Says so, once. */
 static bool
-no_use(const zi_gb *b, zi_tensor_id x)
+no_use(zi_gb *b, zi_tensor_id x)
 {
-    return zi_gb_failed(b) || x == ZI_ID_NONE;
+    if (!zi_gb_lacks(b, x)) return false;
+    zi_gb_fail(b, ZICO_E_ARG, "a layer below '%s' is given no tensor", b ? b->scope : "");
+    return true;
 }
 
 static zi_tensor_id
