@@ -8,14 +8,6 @@
 #include "exec/exec.h"
 #include "exec/tier.h"
 
-/* Programs that never open a session need not link one. */
-#pragma weak zi_session_lease
-#pragma weak zi_session_give_back
-#pragma weak zi_session_step_begin
-#pragma weak zi_session_step_end
-#pragma weak zi_session_device
-#pragma weak zi_session_region_bytes
-
 #define EXEC_RESULTS 64u
 #define EXEC_LEAD    4u /* pieces of a step that are issued ahead in a session */
 #define EXEC_NOWHERE UINT32_MAX
