@@ -178,8 +178,8 @@ print_ops(bench *b)
     }
     qsort(l, (size_t)n, sizeof *l, by_time);
     for (int k = 0; k < n; k++)
-        fprintf(stderr, "%8.2f ms %5.1f %% %4d x %s\n", l[k].ns * 1e-6, 100 * l[k].ns / all,
-                l[k].n, l[k].key);
+        fprintf(stderr, "%8.2f ms %5.1f %% %4d x %s\n", l[k].ns * 1e-6,
+                100 * l[k].ns / all, l[k].n, l[k].key);
     fprintf(stderr, "%8.2f ms all\n", all * 1e-6);
     zi_cost_free(c);
 }
@@ -189,7 +189,8 @@ parse(int argc, char **argv, options *o)
 {
     static const char *const optims[] = {"sgd", "momentum", "adam", "adamw"};
 
-    *o = (options){.batch = 16, .threads = 1, .steps = 5, .warm = 2, .optim = ZI_OPTIM_MOMENTUM};
+    *o = (options){
+        .batch = 16, .threads = 1, .steps = 5, .warm = 2, .optim = ZI_OPTIM_MOMENTUM};
     for (int i = 1; i < argc; i++) {
         const char *v = i + 1 < argc ? argv[i + 1] : "";
         if (strcmp(argv[i], "--ops") == 0)
@@ -212,7 +213,8 @@ parse(int argc, char **argv, options *o)
             o->net = argv[i];
     }
     if (!o->net) {
-        fprintf(stderr, "usage: engine NET [--batch N] [--threads N] [--steps N] [--ops]\n");
+        fprintf(stderr,
+                "usage: engine NET [--batch N] [--threads N] [--steps N] [--ops]\n");
         exit(2);
     }
 }
@@ -238,7 +240,8 @@ main(int argc, char **argv)
         char line_in[64];
         printf("ready\n");
         fflush(stdout);
-        while (fgets(line_in, sizeof line_in, stdin) && strncmp(line_in, "go", 2) == 0) {
+        while (fgets(line_in, sizeof line_in, stdin) &&
+               strncmp(line_in, "go", 2) == 0) { /* the number is --steps */
             printf("%.6f\n", run_steps(&b, b.o.steps, &loss, &issue_us));
             fflush(stdout);
         }
@@ -247,12 +250,14 @@ main(int argc, char **argv)
     zi_exec_read_memory(b.e, &m);
     if (b.o.ops) print_ops(&b);
     printf("{\"net\": \"%s\", \"batch\": %lld, \"threads\": %u, \"step_ms\": %.3f, "
-           "\"loss\": %.6f, \"peak_bytes\": %llu, \"live_bytes\": %llu, \"fixed_bytes\": %llu, "
-           "\"outside_bytes\": %llu, \"start_s\": %.3f, \"issue_us_per_op\": %.3f, \"nodes\": %u}\n",
+           "\"loss\": %.6f, \"peak_bytes\": %llu, \"live_bytes\": %llu, \"fixed_bytes\": "
+           "%llu, "
+           "\"outside_bytes\": %llu, \"start_s\": %.3f, \"issue_us_per_op\": %.3f, "
+           "\"nodes\": %u}\n",
            b.o.net, (long long)b.o.batch, b.o.threads, step_s * 1e3, loss,
            (unsigned long long)m.peak_slot_bytes, (unsigned long long)m.peak_live_bytes,
-           (unsigned long long)m.fixed_bytes, (unsigned long long)m.outside_bytes, start_s,
-           issue_us, b.g->n_nodes);
+           (unsigned long long)m.fixed_bytes, (unsigned long long)m.outside_bytes,
+           start_s, issue_us, b.g->n_nodes);
     for (size_t i = 0; i < b.n_feeds; i++) free((void *)(uintptr_t)b.feeds[i].data);
     free(b.feeds);
     zi_exec_free(b.e);

@@ -92,7 +92,7 @@ static zico_status
 open_both(mnist_source *s, const zi_os *os, const zi_data_spec *spec, zi_train_diag *diag)
 {
     const char *stem[2] = {"train-images", "train-labels"};
-    uint32_t    image[3], label[1];
+    uint32_t    image[3] = {0}, label[1] = {0};
 
     if (spec->part == ZI_DATA_HELD) stem[0] = "t10k-images", stem[1] = "t10k-labels";
     zico_status st = open_file(os, spec->path, stem[0], 3, diag, &s->images);

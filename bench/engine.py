@@ -1,0 +1,271 @@
+#!/usr/bin/python3
+"""Step time and peak memory of zico's engine and of PyTorch, taking turns in one run.
+
+    engine.py [--nets resnet50,gpt,...] [--threads 1,2] [--rounds 5] [--steps 3] [--json out]
+
+Same network, batch, optimizer (SGD with momentum) and thread count; PyTorch in its better
+memory format.  Both processes stay up; they run a few steps each in turn, so that whatever
+else the machine does hits both.  Medians over all rounds.
+"""
+import argparse, ctypes, json, math, os, statistics, subprocess, sys, time
+
+# name: (zoo spec, batch, torch builder)
+NETS = {
+    "resnet50": ("resnet50:size=64", 16),
+    "vgg16": ("vgg16:size=64", 8),
+    "mobilenet_v2": ("mobilenet_v2:size=96", 16),
+    "densenet121": ("densenet121:size=64", 16),
+    "unet": ("unet:size=96,width=32", 4),
+    "lstm_lm": ("lstm_lm", 20),
+    "gpt": ("gpt:vocab=8000,seq=128,width=256,layers=4,heads=4", 8),
+}
+
+
+def spec_args(spec):
+    return dict((k, float(v)) for k, v in
+                (kv.split("=") for kv in spec.partition(":")[2].split(",") if kv))
+
+
+def torch_worker(name):
+    """Runs inside a process of its own; speaks lines on stdin and stdout."""
+    import torch
+    import torch.nn as nn
+    import torch.nn.functional as F
+
+    spec, batch = NETS[name]
+    a = spec_args(spec)
+    torch.manual_seed(0)
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+
+    class UNet(nn.Module):
+        def __init__(self, w, classes=2, channels=3):
+            super().__init__()
+
+            def dc(i, o):
+                return nn.Sequential(nn.Conv2d(i, o, 3, padding=1, bias=False),
+                                     nn.BatchNorm2d(o), nn.ReLU(inplace=True),
+                                     nn.Conv2d(o, o, 3, padding=1, bias=False),
+                                     nn.BatchNorm2d(o), nn.ReLU(inplace=True))
+            self.inc = dc(channels, w)
+            self.down = nn.ModuleList([dc(w << i, w << (i + 1)) for i in range(4)])
+            self.up = nn.ModuleList([nn.ConvTranspose2d(w << (i + 1), w << i, 2, 2)
+                                     for i in (3, 2, 1, 0)])
+            self.conv = nn.ModuleList([dc(w << (i + 1), w << i) for i in (3, 2, 1, 0)])
+            self.outc = nn.Conv2d(w, classes, 1)
+
+        def forward(self, x):
+            xs = [self.inc(x)]
+            for d in self.down:
+                xs.append(d(F.max_pool2d(xs[-1], 2)))
+            x = xs.pop()
+            for u, c in zip(self.up, self.conv):
+                x = c(torch.cat([xs.pop(), u(x)], 1))
+            return self.outc(x)
+
+    class LSTMLM(nn.Module):
+        def __init__(self, vocab=10000, width=200, hidden=200, layers=2, drop=0.2):
+            super().__init__()
+            self.drop = nn.Dropout(drop)
+            self.encoder = nn.Embedding(vocab, width)
+            self.rnn = nn.LSTM(width, hidden, layers, dropout=drop)
+            self.decoder = nn.Linear(hidden, vocab)
+
+        def forward(self, x):
+            y, _ = self.rnn(self.drop(self.encoder(x)).transpose(0, 1))
+            return self.decoder(self.drop(y).transpose(0, 1)).transpose(1, 2)
+
+    class Block(nn.Module):
+        def __init__(self, w, h, seq):
+            super().__init__()
+            self.h = h
+            self.ln1, self.ln2 = nn.LayerNorm(w), nn.LayerNorm(w)
+            self.attn, self.proj = nn.Linear(w, 3 * w), nn.Linear(w, w)
+            self.fc, self.fc2 = nn.Linear(w, 4 * w), nn.Linear(4 * w, w)
+            self.register_buffer("mask", torch.tril(torch.ones(seq, seq)).view(1, 1, seq, seq))
+
+        def forward(self, x):
+            B, T, C = x.shape
+            q, k, v = (t.view(B, T, self.h, C // self.h).transpose(1, 2)
+                       for t in self.attn(self.ln1(x)).split(C, dim=2))
+            s = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(C // self.h))
+            s = F.softmax(s.masked_fill(self.mask[:, :, :T, :T] == 0, float("-inf")), dim=-1)
+            x = x + self.proj((s @ v).transpose(1, 2).contiguous().view(B, T, C))
+            return x + self.fc2(gelu(self.fc(self.ln2(x))))
+
+    def gelu(x):
+        return F.gelu(x, approximate="tanh")
+
+    class GPT(nn.Module):
+        def __init__(self, vocab, seq, width, layers, heads):
+            super().__init__()
+            self.wte = nn.Embedding(vocab, width)
+            self.wpe = nn.Parameter(torch.randn(seq, width) * 0.02)
+            self.h = nn.ModuleList([Block(width, heads, seq) for _ in range(layers)])
+            self.ln = nn.LayerNorm(width)
+
+        def forward(self, x):
+            x = self.wte(x) + self.wpe
+            for b in self.h:
+                x = b(x)
+            return (self.ln(x) @ self.wte.weight.t()).transpose(1, 2)
+
+    def images(classes=1000):
+        s = int(a["size"])
+        return torch.rand(batch, 3, s, s), torch.randint(classes, (batch,))
+
+    import torchvision.models as tv
+    if name == "resnet50":
+        model, (x, y) = tv.resnet50(), images()
+    elif name == "vgg16":
+        model, (x, y) = tv.vgg16(), images()
+        side = int(a["size"]) // 32  # the classifier for this size, as in the zoo
+        model.avgpool = nn.Identity()
+        model.classifier[0] = nn.Linear(512 * side * side, 4096)
+    elif name == "mobilenet_v2":
+        model, (x, y) = tv.mobilenet_v2(), images()
+    elif name == "densenet121":
+        model, (x, y) = tv.densenet121(), images()
+    elif name == "unet":
+        s = int(a["size"])
+        model, x = UNet(int(a["width"])), torch.rand(batch, 3, s, s)
+        y = torch.randint(2, (batch, s, s))
+    elif name == "lstm_lm":
+        model = LSTMLM()
+        x, y = torch.randint(10000, (batch, 35)), torch.randint(10000, (batch, 35))
+    else:
+        model = GPT(int(a["vocab"]), int(a["seq"]), int(a["width"]), int(a["layers"]),
+                    int(a["heads"]))
+        x = torch.randint(int(a["vocab"]), (batch, int(a["seq"])))
+        y = torch.randint(int(a["vocab"]), (batch, int(a["seq"])))
+    if os.environ["ZI_FORMAT"] == "channels_last":
+        model = model.to(memory_format=torch.channels_last)
+        x = x.contiguous(memory_format=torch.channels_last)
+    model.train()
+    opt = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
+    crit = nn.CrossEntropyLoss()
+
+    def step():
+        opt.zero_grad(set_to_none=True)
+        loss = crit(model(x), y)
+        loss.backward()
+        opt.step()
+        return loss.item()
+
+    step(), step()
+    peak = 0
+    if "librecorder" in os.environ.get("LD_PRELOAD", ""):
+        rec = ctypes.CDLL(os.environ["LD_PRELOAD"])
+        rec.recorder_peak.restype = rec.recorder_live.restype = ctypes.c_long
+        base = float(os.environ.get("ZI_BASE", "0"))
+        rec.recorder_reset()
+        step()
+        peak = rec.recorder_peak() - base
+    print("ready", peak, flush=True)
+    for line in sys.stdin:
+        n = int(line.split()[1])
+        t = []
+        for _ in range(n):
+            t0 = time.perf_counter()
+            step()
+            t.append(time.perf_counter() - t0)
+        print(statistics.median(t), flush=True)
+
+
+class Worker:
+    def __init__(self, cmd, env):
+        self.p = subprocess.Popen(cmd, env={**os.environ, **env}, stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, text=True)
+        self.first = self.p.stdout.readline().split()
+        if not self.first or self.first[0] != "ready":
+            raise SystemExit("worker failed: " + " ".join(cmd))
+
+    def go(self, n):
+        self.p.stdin.write("go %d\n" % n)
+        self.p.stdin.flush()
+        return float(self.p.stdout.readline())
+
+    def end(self):
+        rest = self.p.communicate()[0]
+        return rest
+
+
+def one(name, threads, opt, env):
+    spec, batch = NETS[name]
+    engine = [os.path.join(os.environ["ZI_BUILD_DIR"], "bench", "engine"), spec, "--batch",
+              str(batch), "--threads", str(threads), "--steps", str(opt.steps), "--follow"]
+    torch_cmd = ["/usr/bin/python3", __file__, "--worker", name]
+    e = {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
+    formats = ["nchw"] if name in ("lstm_lm", "gpt") else ["nchw", "channels_last"]
+    workers = {"zico": Worker(engine, e)}
+    for f in formats:
+        workers[f] = Worker(torch_cmd, {**e, **env, "ZI_FORMAT": f})
+    times = {k: [] for k in workers}
+    for _ in range(opt.rounds):
+        for k, w in workers.items():
+            times[k].append(w.go(opt.steps))
+    med = {k: statistics.median(v) for k, v in times.items()}
+    best = min(formats, key=lambda f: med[f])
+    info = json.loads(workers["zico"].end())
+    peaks = {f: float(workers[f].first[1]) for f in formats}
+    for f in formats:
+        workers[f].end()
+    ours = info["peak_bytes"] + info["outside_bytes"]
+    return {"net": name, "spec": spec, "batch": batch, "threads": threads,
+            "zico_ms": med["zico"] * 1e3, "torch_ms": med[best] * 1e3, "format": best,
+            "speedup": med[best] / med["zico"], "zico_bytes": ours, "torch_bytes": peaks[best],
+            "bytes_ratio": ours / peaks[best] if peaks[best] else None,
+            "start_s": info["start_s"], "issue_us_per_op": info["issue_us_per_op"],
+            "live_bytes": info["live_bytes"], "slot_bytes": info["peak_bytes"]}
+
+
+def geomean(v):
+    return math.exp(sum(math.log(x) for x in v) / len(v))
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--nets", default=",".join(NETS))
+    p.add_argument("--threads", default="1,2")
+    p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--steps", type=int, default=3)
+    p.add_argument("--json")
+    p.add_argument("--worker")
+    opt = p.parse_args()
+    if opt.worker:
+        return torch_worker(opt.worker)
+    env = {}
+    if os.environ.get("ZI_RECORDER"):
+        env = {"LD_PRELOAD": os.environ["ZI_RECORDER"]}
+        # What a Python with torch holds before there is a network.
+        out = subprocess.run(
+            ["/usr/bin/python3", "-c",
+             "import torch, torchvision, ctypes, os; torch.rand(10)\n"
+             "r = ctypes.CDLL(os.environ['LD_PRELOAD']); r.recorder_live.restype = ctypes.c_long\n"
+             "print(r.recorder_live())"], env={**os.environ, **env}, capture_output=True, text=True)
+        env["ZI_BASE"] = out.stdout.strip() or "0"
+    rows = []
+    print("%-14s %2s %10s %10s %-13s %7s %9s %9s %6s" % (
+        "network", "t", "zico ms", "torch ms", "torch format", "faster", "zico MB", "torch MB", "mem"))
+    for name in opt.nets.split(","):
+        for t in (int(x) for x in opt.threads.split(",")):
+            r = one(name, t, opt, env)
+            rows.append(r)
+            print("%-14s %2d %10.1f %10.1f %-13s %6.2fx %9.1f %9.1f %6s" % (
+                name, t, r["zico_ms"], r["torch_ms"], r["format"], r["speedup"],
+                r["zico_bytes"] / 1e6, r["torch_bytes"] / 1e6,
+                "%.2f" % r["bytes_ratio"] if r["bytes_ratio"] else "-"), flush=True)
+    out = {"rows": rows, "speedup_geomean": geomean([r["speedup"] for r in rows]),
+           "speedup_least": min(r["speedup"] for r in rows)}
+    ratios = [r["bytes_ratio"] for r in rows if r["bytes_ratio"]]
+    if ratios:
+        out["bytes_geomean"] = geomean(ratios)
+    print("geometric mean %.2fx, least %.2fx, memory %s" % (
+        out["speedup_geomean"], out["speedup_least"],
+        "%.2f" % out["bytes_geomean"] if ratios else "-"))
+    if opt.json:
+        with open(opt.json, "w") as f:
+            json.dump(out, f, indent=1)
+
+
+if __name__ == "__main__":
+    main()
