@@ -191,7 +191,7 @@ class Worker:
 
 def one(name, threads, opt, env):
     spec, batch = NETS[name]
-    engine = [os.path.join(os.environ["ZI_BUILD_DIR"], "bench", "engine"), spec, "--batch",
+    engine = [os.path.join(os.environ["ZI_BUILD_DIR"], "bench", "engine_step"), spec, "--batch",
               str(batch), "--threads", str(threads), "--steps", str(opt.steps), "--follow"]
     torch_cmd = ["/usr/bin/python3", __file__, "--worker", name]
     e = {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}

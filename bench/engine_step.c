@@ -1,6 +1,6 @@
-/* bench/engine.c -- step time and peak of one network in the executor.
+/* bench/engine_step.c -- step time and peak of one network in the executor.
  *
- *   engine NET [--batch N] [--threads N] [--steps N] [--warm N] [--optim sgd|momentum|adam|adamw]
+ *   engine_step NET [--batch N] [--threads N] [--steps N] [--warm N] [--optim sgd|momentum|adam|adamw]
  *          [--ops] [--plan keep] [--follow]
  *
  * Prints one line of JSON: median step, peak bytes, time to the first step, issue overhead.
@@ -214,7 +214,7 @@ parse(int argc, char **argv, options *o)
     }
     if (!o->net) {
         fprintf(stderr,
-                "usage: engine NET [--batch N] [--threads N] [--steps N] [--ops]\n");
+                "usage: engine_step NET [--batch N] [--threads N] [--steps N] [--ops]\n");
         exit(2);
     }
 }
