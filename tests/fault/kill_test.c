@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "test.h"
-#include "yard.h"
+#include "support/yard.h"
 
 #define N_JOBS 6
 #define MIB    (1ull << 20)

@@ -1,5 +1,5 @@
 /* yard.c -- real brokers and jobs for tests. */
-#include "yard.h"
+#include "support/yard.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -89,6 +89,18 @@ yard_wait(pid_t pid, unsigned seconds)
     return -1;
 }
 
+/* The end of what broker and jobs wrote, for the reader of a failed test. */
+static void
+show_log(const yard *y)
+{
+    char  line[512];
+    FILE *f = fopen(y->log_path, "r");
+    if (!f) return;
+    if (fseek(f, -6000, SEEK_END) != 0) rewind(f);
+    while (fgets(line, sizeof line, f)) print_message("| %s", line);
+    fclose(f);
+}
+
 zi_watch *
 yard_look(const yard *y, const zi_picture **ret_picture)
 {
@@ -103,6 +115,7 @@ yard_look(const yard *y, const zi_picture **ret_picture)
         }
         rest_ms(10);
     }
+    show_log(y);
     fail_msg("the broker does not answer");
     return NULL;
 }
