@@ -122,6 +122,19 @@ step(zico_session *s, size_t step_bytes)
     }
 }
 
+/* A broker that was just killed is back in a moment: try for ten seconds. */
+static zico_status
+join(const zico_session_options *opt, zico_session **ret)
+{
+    zico_status st = ZICO_E_GONE;
+    for (int i = 0; i < 1000 && !stop; i++) {
+        st = zico_session_open(opt, ret);
+        if (st != ZICO_E_NOTFOUND && st != ZICO_E_GONE) return st;
+        usleep(10000);
+    }
+    return st;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -139,7 +152,7 @@ main(int argc, char **argv)
     zico_session        *s = NULL;
     opt.job_name = argv[1];
     opt.steps_total = steps;
-    zico_status st = zico_session_open(&opt, &s);
+    zico_status st = join(&opt, &s);
     if (st < 0) fail("zico_session_open", st, NULL);
 
     block fixed = {0};

@@ -10,6 +10,26 @@
 #include <unistd.h>
 #include "test.h"
 
+/* A broker outlives a supervisor that is killed: it must not outlive the test. */
+static pid_t leftover[2], leftover_owner;
+
+static void
+end_leftovers(void)
+{
+    if (getpid() != leftover_owner) return;
+    for (int i = 0; i < 2; i++)
+        if (leftover[i] > 0) kill(leftover[i], SIGKILL);
+}
+
+static void
+remember_leftovers(pid_t serve, pid_t broker)
+{
+    if (!leftover_owner) atexit(end_leftovers);
+    leftover_owner = getpid();
+    leftover[0] = serve;
+    leftover[1] = broker;
+}
+
 static void
 rest_ms(long ms)
 {
@@ -27,7 +47,7 @@ spawn(const char *path, const char *const *args, const char *socket_path,
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setenv("ZICO_SOCKET", socket_path, 1);
     int fd = log_path ? open(log_path, O_WRONLY | O_CREAT | O_APPEND, 0600) : -1;
-    if (fd >= 0) dup2(fd, 2);
+    if (fd >= 0) dup2(fd, 1), dup2(fd, 2);
     execv(path, (char *const *)args);
     _exit(127);
 }
@@ -49,8 +69,10 @@ yard_open(yard *y, uint64_t budget_bytes, uint64_t region_bytes, const char *pol
     for (int i = 0; i < 500; i++) {
         zi_watch *w;
         if (zi_watch_open(zi_os_real(), y->socket_path, false, &w) == ZICO_OK) {
-            bool up = zi_watch_next(w, 1000000000) == ZICO_OK;
+            bool  up = zi_watch_next(w, 1000000000) == ZICO_OK;
+            pid_t broker = up ? (pid_t)zi_watch_picture(w)->device.broker_pid : 0;
             zi_watch_close(w);
+            remember_leftovers(y->serve, broker);
             if (up) return;
         }
         rest_ms(10);
@@ -63,6 +85,7 @@ yard_close(yard *y)
 {
     kill(y->serve, SIGTERM);
     assert_int_equal(0, yard_wait(y->serve, 20));
+    remember_leftovers(0, 0);
     t_rmdir(y->dir);
 }
 
@@ -109,6 +132,7 @@ yard_look(const yard *y, const zi_picture **ret_picture)
         if (zi_watch_open(zi_os_real(), y->socket_path, false, &w) == ZICO_OK) {
             if (zi_watch_next(w, 1000000000) == ZICO_OK) {
                 *ret_picture = zi_watch_picture(w);
+                remember_leftovers(y->serve, (pid_t)(*ret_picture)->device.broker_pid);
                 return w;
             }
             zi_watch_close(w);
