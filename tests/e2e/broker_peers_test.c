@@ -266,7 +266,9 @@ flood_of_requests(void **state)
         r->out = (zi_msg){.type = ZI_MSG_LEASE, .seq = ++r->seq};
         r->out.lease = (zi_msg_lease){.n_regions = 1, .cls = 0, .wait_ns = UINT64_MAX};
         expect_ok(zi_wire_encode(&r->out, 1, buf, sizeof buf, &len));
-        if (t_raw_send_bytes(r, buf, len) < 0) break;
+        long rc;
+        while ((rc = t_raw_send_bytes(r, buf, len)) == -EAGAIN) usleep(100);
+        if (rc < 0) break;
     }
     t_raw_expect_end(r, ZICO_E_LIMIT);
     t_raw_close(r);
