@@ -219,7 +219,7 @@ zi_desk_set_budget(zi_desk *d, uint64_t budget_bytes, uint64_t now_ns)
     zico_status st = zi_desk_reserve(d);
     if (st < 0) return st;
     zi_desk_refresh(d);
-    uint64_t keep = d->budget_bytes - zi_banker_slack(zi_desk_table(d));
+    uint64_t keep = d->budget_bytes - zi_desk_slack(d);
     if (d->n_in_step == 0) keep = 0;
     if (budget_bytes < guaranteed_to_others(d, ZI_JOB_NONE)) return ZICO_E_BUDGET;
     st = zi_ledger_set_budget(d->ledger, budget_bytes, keep, &d->grant);
@@ -242,15 +242,15 @@ limits_may_hold(zi_desk *d, zi_job_id job, const zi_job_limits *limits)
 {
     const zi_desk_row *j = &d->row[job];
     const zi_job_view *v = zi_desk_view_of(d, job);
-    uint64_t           held = v->fixed_bytes + v->step_bytes;
-    uint64_t           old_min = v->limits.min_bytes > held ? v->limits.min_bytes : held;
-    uint64_t           new_min = limits->min_bytes > held ? limits->min_bytes : held;
+    uint64_t           base = v->fixed_bytes + (j->in_step ? 0 : v->step_bytes);
+    uint64_t           old_min = v->limits.min_bytes > base ? v->limits.min_bytes : base;
+    uint64_t           new_min = limits->min_bytes > base ? limits->min_bytes : base;
 
     if (j->in_step && limits->max_bytes &&
         (v->limits.max_bytes == 0 || limits->max_bytes < v->limits.max_bytes))
         return false;
     if (new_min <= old_min) return true;
-    return zi_banker_may_lose(zi_desk_table(d), new_min - old_min) &&
+    return zi_desk_may_lose(d, new_min - old_min) &&
            d->permanent_bytes + (new_min - old_min) + d->need_most_bytes <=
                d->target_bytes;
 }

@@ -7,8 +7,9 @@
  *        counts what a job holds, claims and gives back beyond what `stays` with it: the
  *        larger of its minimum and its fixed and private bytes.
  * STUCK  A job inside a step that waits for something beyond its claim (a raise, private or fixed
- *        memory) may never finish.  The banker's table leaves it out and counts
- *        what it holds as gone: nobody's safety may rest on it.
+ *        memory) may never finish.  So there are two tables: one leaves such jobs out and
+ *        counts what they hold as gone, as nobody's safety may rest on them; one has all, as
+ *        what was promised to them stays promised.  Whatever is granted must be safe in both.
  */
 #include "policy/desk_private.h"
 
@@ -217,32 +218,96 @@ zi_desk_is_stuck(const zi_desk *d, zi_job_id job)
     return false;
 }
 
+/* -- the banker's tables -------------------------------------------------------------------- */
+
 static void
-open_table(zi_desk *d, zi_job_id with, uint64_t claim_bytes)
+fill_table(zi_desk *d, zi_banker *table, zi_banker_entry *entries, zi_job_id with,
+           uint64_t claim_bytes, bool all)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < d->n_jobs; i++) {
-        const zi_job_view *v = &d->job[i];
-        const zi_desk_row *j = &d->row[v->id];
-        if (v->id == with)
-            d->table_job[n++] = zi_desk_banked(d, v->id, claim_bytes);
-        else if (j->in_step && !zi_desk_is_stuck(d, v->id))
-            d->table_job[n++] = zi_desk_banked(d, v->id, j->step_claim_bytes);
+        zi_job_id          job = d->job[i].id;
+        const zi_desk_row *j = &d->row[job];
+        if (job == with)
+            d->table_job[n++] = zi_desk_banked(d, job, claim_bytes);
+        else if (j->in_step && (all || !zi_desk_is_stuck(d, job)))
+            d->table_job[n++] = zi_desk_banked(d, job, j->step_claim_bytes);
     }
-    zi_banker_open(&d->table, d->spare_bytes, d->table_job, n, d->table_entry);
-    d->table_fresh = with == ZI_JOB_NONE;
+    zi_banker_open(table, d->spare_bytes, d->table_job, n, entries);
+}
+
+/* Both tables as things are; made once per state. */
+static void
+fill_tables(zi_desk *d)
+{
+    if (d->table_fresh) return;
+    d->table_fresh = true;
+    d->somebody_stuck = false;
+    for (size_t i = 0; i < d->n_jobs && !d->somebody_stuck; i++)
+        d->somebody_stuck = zi_desk_is_stuck(d, d->job[i].id);
+    fill_table(d, &d->table, d->table_entry, ZI_JOB_NONE, 0, false);
+    if (d->somebody_stuck)
+        fill_table(d, &d->table_all, d->table_all_entry, ZI_JOB_NONE, 0, true);
 }
 
 const zi_banker *
 zi_desk_table(zi_desk *d)
 {
-    if (!d->table_fresh) open_table(d, ZI_JOB_NONE, 0);
+    fill_tables(d);
     return &d->table;
 }
 
-void
-zi_desk_table_with(zi_desk *d, zi_job_id job, uint64_t claim_bytes)
+bool
+zi_desk_may_lose(zi_desk *d, uint64_t cost_bytes)
 {
-    open_table(d, job, claim_bytes);
+    fill_tables(d);
+    return zi_banker_may_lose(&d->table, cost_bytes) &&
+           (!d->somebody_stuck || zi_banker_may_lose(&d->table_all, cost_bytes));
+}
+
+bool
+zi_desk_may_start(zi_desk *d, zi_job_id job)
+{
+    zi_banker_job mine = zi_desk_banked(d, job, zi_desk_claim(d, job));
+
+    fill_tables(d);
+    return zi_banker_may_start(&d->table, &mine) &&
+           (!d->somebody_stuck || zi_banker_may_start(&d->table_all, &mine));
+}
+
+bool
+zi_desk_may_take(zi_desk *d, zi_job_id job, uint64_t cost_bytes)
+{
+    zi_banker_job mine = zi_desk_banked(d, job, d->row[job].step_claim_bytes);
+
+    fill_tables(d);
+    return zi_banker_may_take(&d->table, &mine, cost_bytes) &&
+           (!d->somebody_stuck || zi_banker_may_take(&d->table_all, &mine, cost_bytes));
+}
+
+bool
+zi_desk_may_exceed(zi_desk *d, zi_job_id job, uint64_t claim_bytes, uint64_t take_bytes,
+                   uint64_t lose_bytes)
+{
+    zi_banker_job mine = zi_desk_banked(d, job, claim_bytes);
+    zi_banker     t;
+
+    for (int all = 0; all < 2; all++) {
+        d->table_fresh = false; /* its entries are used here */
+        fill_table(d, &t, d->table_entry, job, claim_bytes, all != 0);
+        if (!t.safe || !zi_banker_may_take(&t, &mine, take_bytes) ||
+            !zi_banker_may_lose(&t, lose_bytes))
+            return false;
+    }
+    return true;
+}
+
+uint64_t
+zi_desk_slack(zi_desk *d)
+{
+    fill_tables(d);
+    uint64_t slack = zi_banker_slack(&d->table);
+    uint64_t all = d->somebody_stuck ? zi_banker_slack(&d->table_all) : slack;
+    return slack < all ? slack : all;
 }

@@ -117,6 +117,9 @@ struct zi_desk {
     zi_banker       table; /* jobs inside a step that can go on by themselves */
     zi_banker_job   table_job[ZI_LEDGER_JOBS_MAX];
     zi_banker_entry table_entry[ZI_LEDGER_JOBS_MAX];
+    bool            somebody_stuck;
+    zi_banker       table_all; /* with those that cannot; filled if there are any */
+    zi_banker_entry table_all_entry[ZI_LEDGER_JOBS_MAX];
 
     uint64_t policy_wake_ns, told_wake_ns;
 };
@@ -156,10 +159,17 @@ uint64_t zi_desk_claim(zi_desk *d, zi_job_id job);
 zi_banker_job zi_desk_banked(const zi_desk *d, zi_job_id job, uint64_t claim_bytes);
 /* How much less is spare after the job got so many more bytes. */
 uint64_t zi_desk_cost(const zi_desk *d, zi_job_id job, uint64_t more_bytes);
-/* The table without jobs that wait for something beyond their claim. */
+/* The table without stuck jobs. */
 const zi_banker *zi_desk_table(zi_desk *d);
-/* As it, with one job's claim replaced (also if it is in no step or stuck). */
-void zi_desk_table_with(zi_desk *d, zi_job_id job, uint64_t claim_bytes);
+/* Safe, for the others and for all: bytes gone for good; a step begun; bytes taken within the
+ * claim; a claim replaced, with bytes taken in the step and gone for good besides. */
+bool zi_desk_may_lose(zi_desk *d, uint64_t cost_bytes);
+bool zi_desk_may_start(zi_desk *d, zi_job_id job);
+bool zi_desk_may_take(zi_desk *d, zi_job_id job, uint64_t cost_bytes);
+bool zi_desk_may_exceed(zi_desk *d, zi_job_id job, uint64_t claim_bytes,
+                        uint64_t take_bytes, uint64_t lose_bytes);
+/* How far the budget could sink. */
+uint64_t zi_desk_slack(zi_desk *d);
 /* Does this request of a job inside a step go beyond what it claimed? */
 bool zi_desk_is_beyond(const zi_desk *d, const zi_request *req);
 bool zi_desk_is_stuck(const zi_desk *d, zi_job_id job);

@@ -27,29 +27,22 @@ judge_permanent(zi_desk *d, const zi_request *req)
     uint64_t           cost = zi_desk_cost(d, req->job, req->size_bytes);
 
     if (!leaves_room(d, req->job, req->size_bytes)) return ZI_REASON_ADMISSION;
-    if (!j->in_step)
-        return zi_banker_may_lose(zi_desk_table(d), cost) ? ZI_REASON_NONE
-                                                          : ZI_REASON_UNSAFE;
-    zi_desk_table_with(d, req->job, j->step_claim_bytes);
-    return zi_banker_may_lose(&d->table, cost) ? ZI_REASON_NONE : ZI_REASON_UNSAFE;
+    bool safe = j->in_step ? zi_desk_may_exceed(d, req->job, j->step_claim_bytes, 0, cost)
+                           : zi_desk_may_lose(d, cost);
+    return safe ? ZI_REASON_NONE : ZI_REASON_UNSAFE;
 }
 
 static zi_reason
 judge_step(zi_desk *d, const zi_request *req)
 {
-    const zi_desk_row *j = &d->row[req->job];
-    uint64_t           claim = j->step_claim_bytes, cost;
-    uint64_t           after = zi_desk_view_of(d, req->job)->step_bytes + req->size_bytes;
-    bool plain = !zi_desk_is_beyond(d, req) && !zi_desk_is_stuck(d, req->job);
+    uint64_t claim = d->row[req->job].step_claim_bytes;
+    uint64_t cost = zi_desk_cost(d, req->job, req->size_bytes);
+    uint64_t after = zi_desk_view_of(d, req->job)->step_bytes + req->size_bytes;
+    bool     plain = !zi_desk_is_beyond(d, req) && !zi_desk_is_stuck(d, req->job);
 
     if (claim < after) claim = after; /* an implicit raise */
-    if (plain)
-        (void)zi_desk_table(d);
-    else
-        zi_desk_table_with(d, req->job, claim);
-    cost = zi_desk_cost(d, req->job, req->size_bytes);
-    zi_banker_job mine = zi_desk_banked(d, req->job, claim);
-    bool safe = (plain || d->table.safe) && zi_banker_may_take(&d->table, &mine, cost);
+    bool safe = plain ? zi_desk_may_take(d, req->job, cost)
+                      : zi_desk_may_exceed(d, req->job, claim, cost, 0);
     return safe ? ZI_REASON_NONE : ZI_REASON_UNSAFE;
 }
 
@@ -205,11 +198,9 @@ serve_raise(zi_desk *d, zi_job_id job)
     uint64_t     claim = j->raise_bytes;
 
     if (d->hold || zi_desk_reserve(d) < 0) return false;
-    zi_desk_table_with(d, job, claim);
-    if (!d->table.safe) {
+    if (!zi_desk_may_exceed(d, job, claim, 0, 0)) {
         j->raise_wait.reason = ZI_REASON_UNSAFE;
         j->raise_wait.behind = d->biggest == job ? ZI_JOB_NONE : d->biggest;
-        d->table_fresh = false;
         return false;
     }
     j->step_claim_bytes = claim;

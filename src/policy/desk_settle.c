@@ -121,7 +121,7 @@ sink_budget(zi_desk *d)
 {
     zi_desk_refresh(d);
     if (d->budget_bytes <= d->target_bytes || zi_desk_reserve(d) < 0) return false;
-    uint64_t keep = d->budget_bytes - zi_banker_slack(zi_desk_table(d));
+    uint64_t keep = d->budget_bytes - zi_desk_slack(d);
     uint64_t before = d->budget_bytes;
     (void)zi_ledger_set_budget(d->ledger, d->target_bytes, keep, &d->grant);
     if (d->grant.n_punch)

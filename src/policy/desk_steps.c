@@ -89,8 +89,7 @@ zi_desk_may_go(zi_desk *d, zi_job_id job, zi_job_id *ret_behind)
         return ZI_REASON_QUEUE;
     }
     if (j->worst_bytes > zi_desk_room(d, job)) return ZI_REASON_ADMISSION;
-    zi_banker_job mine = zi_desk_banked(d, job, zi_desk_claim(d, job));
-    if (!zi_banker_may_start(zi_desk_table(d), &mine)) return ZI_REASON_UNSAFE;
+    if (!zi_desk_may_start(d, job)) return ZI_REASON_UNSAFE;
     *ret_behind = ZI_JOB_NONE;
     return ZI_REASON_NONE;
 }
