@@ -41,6 +41,24 @@ zi_ad_node(zi_ad *ad, const zi_ad_emit *e, zi_tensor_id *ret_out)
     return zi_graph_add_node(ad->g, &s, ad->diag, ret_out);
 }
 
+zico_status
+zi_ad_join(zi_ad *ad, const char *leaf, int64_t axis, uint32_t n,
+           const zi_tensor_id *part, zi_tensor_id *ret)
+{
+    zi_attr attr = {.axis = {.axis = axis}};
+    char    name[ZI_NAME_BYTES];
+    snprintf(name, sizeof name - 12, "%.200s.%s", ad->node.name, leaf);
+    zi_node_spec s = {.name = name,
+                      .op = ZI_OP_CONCAT,
+                      .phase = ZI_PHASE_BACKWARD,
+                      .forward = ad->id,
+                      .n_in = n,
+                      .in = part,
+                      .n_out = 1,
+                      .attr = &attr};
+    return zi_graph_add_node(ad->g, &s, ad->diag, ret);
+}
+
 bool
 zi_ad_wants(const zi_ad *ad, uint32_t i)
 {
@@ -245,10 +263,10 @@ own_param_grads(zi_ad *ad)
 static zico_status
 sweep(zi_ad *ad, zi_tensor_id loss)
 {
-    uint32_t n_forward = ad->g->n_nodes;
     ZI_TRY(seed_gradient(ad, loss));
-    for (uint32_t i = n_forward; i-- > 0;)
+    for (uint32_t i = ad->n_forward; i-- > 0;)
         if (ad->g->nodes[i].n_out) ZI_TRY(differentiate_node(ad, i));
+    ZI_TRY(zi_ad_shared_finish(ad));
     ZI_TRY(own_param_grads(ad));
     ad->g->loss = loss;
     ad->g->differentiated = true;
@@ -265,7 +283,7 @@ zi_graph_differentiate(zi_graph *g, zi_tensor_id loss, zi_graph_diag *diag)
         g->tensors[loss].producer == ZI_ID_NONE)
         return zi_graph_complain(diag, ZICO_E_ARG, ZI_ID_NONE,
                                  "the loss must be a scalar that a node makes");
-    zi_ad ad = {.g = g, .diag = diag, .n_tensors = g->n_tensors};
+    zi_ad ad = {.g = g, .diag = diag, .n_tensors = g->n_tensors, .n_forward = g->n_nodes};
     ad.grad = zi_malloc(g->n_tensors * sizeof *ad.grad);
     ad.want = zi_calloc(g->n_tensors, sizeof *ad.want);
     bool       *reach = zi_calloc(g->n_tensors, sizeof *reach);
@@ -278,6 +296,7 @@ zi_graph_differentiate(zi_graph *g, zi_tensor_id loss, zi_graph_diag *diag)
                            : zi_graph_complain(diag, ZICO_E_ARG, ZI_ID_NONE,
                                                "the loss depends on no parameter");
     }
+    zi_ad_shared_free(&ad);
     zi_free(ad.grad);
     zi_free(ad.want);
     zi_free(reach);

@@ -13,11 +13,13 @@ typedef struct zi_ad {
     zi_graph      *g;
     zi_graph_diag *diag;
     uint32_t       n_tensors; /* of the forward graph; grad and want have this length */
-    zi_tensor_id  *grad;      /* finished or growing gradient; NONE: none yet          */
-    bool          *want;      /* on a way from a parameter to the loss                 */
-    zi_node_id     id;        /* the forward node at hand ...                          */
-    zi_node        node;      /* ... a copy that survives growing arrays ...           */
-    zi_tensor_id   dy;        /* ... and the gradient of its output 0 (NONE: none)     */
+    uint32_t       n_forward; /* nodes of the forward graph                            */
+    struct zi_ad_shared *shared; /* weights whose gradients are gathered               */
+    zi_tensor_id        *grad; /* finished or growing gradient; NONE: none yet          */
+    bool                *want; /* on a way from a parameter to the loss                 */
+    zi_node_id           id;   /* the forward node at hand ...                          */
+    zi_node              node; /* ... a copy that survives growing arrays ...           */
+    zi_tensor_id         dy;   /* ... and the gradient of its output 0 (NONE: none)     */
 } zi_ad;
 
 typedef zico_status zi_ad_rule(zi_ad *ad);
@@ -43,6 +45,18 @@ zico_status zi_ad_give(zi_ad *ad, uint32_t i, zi_tensor_id grad);
 
 /* Sum `grad` down to the shape of input i, which was broadcast; then give it. */
 zico_status zi_ad_give_summed(zi_ad *ad, uint32_t i, zi_tensor_id grad);
+
+/* One node that joins n tensors along an axis. */
+zico_status zi_ad_join(zi_ad *ad, const char *leaf, int64_t axis, uint32_t n,
+                       const zi_tensor_id *part, zi_tensor_id *ret);
+
+/* The weight gradient of a linear node whose weight many nodes share (a cell unrolled over
+ * time): put it off, to be made for several nodes at once.  False: not such a node. */
+bool zi_ad_put_off(zi_ad *ad, zico_status *ret_st);
+
+/* Make what is still put off; and forget everything. */
+zico_status zi_ad_shared_finish(zi_ad *ad);
+void        zi_ad_shared_free(zi_ad *ad);
 
 /* Rules by family. */
 zi_ad_rule zi_ad_conv, zi_ad_linear, zi_ad_matmul, zi_ad_bias, zi_ad_batch_norm,

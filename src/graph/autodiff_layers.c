@@ -62,7 +62,10 @@ weighted(zi_ad *ad, const zi_attr *attr)
                        .in = {ad->dy, w},
                        .n_out = 1,
                        .like = x};
-    if (zi_ad_wants(ad, 1) || bias) ZI_TRY(emit_to(ad, &dw, (int[]){1, 2}));
+    zico_status  st = ZICO_OK;
+    bool         learnt = zi_ad_wants(ad, 1) || bias;
+    if (learnt && !zi_ad_put_off(ad, &st)) st = emit_to(ad, &dw, (int[]){1, 2});
+    ZI_TRY(st);
     if (zi_ad_wants(ad, 0)) ZI_TRY(emit_to(ad, &dx, (int[]){0}));
     return ZICO_OK;
 }

@@ -4,7 +4,6 @@
 #include "base/alloc.h"
 #include "base/try.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* A node of up to two inputs with one inferred output. */
@@ -210,21 +209,9 @@ part_gradient(zi_ad *ad, uint32_t i, zi_tensor_id *ret)
 static zico_status
 join_parts(zi_ad *ad, zi_tensor_id *part)
 {
-    zi_attr      axis = {.axis = {.axis = ad->node.attr.split.axis}};
-    char         name[ZI_NAME_BYTES];
     zi_tensor_id d;
-
     for (uint32_t i = 0; i < ad->node.n_out; i++) ZI_TRY(part_gradient(ad, i, &part[i]));
-    snprintf(name, sizeof name - 12, "%.200s.join", ad->node.name);
-    zi_node_spec s = {.name = name,
-                      .op = ZI_OP_CONCAT,
-                      .phase = ZI_PHASE_BACKWARD,
-                      .forward = ad->id,
-                      .n_in = ad->node.n_out,
-                      .in = part,
-                      .n_out = 1,
-                      .attr = &axis};
-    ZI_TRY(zi_graph_add_node(ad->g, &s, ad->diag, &d));
+    ZI_TRY(zi_ad_join(ad, "join", ad->node.attr.split.axis, ad->node.n_out, part, &d));
     return zi_ad_give(ad, 0, d);
 }
 

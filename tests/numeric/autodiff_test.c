@@ -459,6 +459,42 @@ lstm_case(zi_gb *b, zi_tensor_id *out)
     return t_rand_below(2) ? 2 : 1;
 }
 
+/* Many steps share one weight: its gradient is made for several steps at once. */
+static uint32_t
+long_lstm_case(zi_gb *b, zi_tensor_id *out)
+{
+    zi_tensor_id   x = par(b, "x", 2, (int64_t[]){2, 2});
+    zi_lstm_params w = zi_gb_lstm_params(b, "lstm", 0, 2, 2);
+    zi_tensor_id   h = par(b, "h", 2, (int64_t[]){2, 2}),
+                 c = par(b, "c", 2, (int64_t[]){2, 2});
+    zi_tensor_id mid = ZI_ID_NONE;
+    for (int64_t t = dim(7, 36); t > 0; t--) {
+        zi_gb_lstm_step(b, &w, x, &h, &c);
+        if (t == 7) mid = h;
+    }
+    out[0] = t_rand_below(2) ? h : mid; /* later steps then count for nothing */
+    return 1;
+}
+
+/* Nodes that share a weight, of which the first ones count for nothing. */
+static uint32_t
+shared_weight_case(zi_gb *b, zi_tensor_id *out)
+{
+    zi_tensor_id w = par(b, "w", 2, (int64_t[]){3, 2}),
+                 bias = par(b, "b", 1, (int64_t[]){3});
+    zi_tensor_id x = par(b, "x", 2, (int64_t[]){2, 2}), y = ZI_ID_NONE;
+    int64_t      n = dim(8, 20), skip = dim(0, 2);
+    for (int64_t i = 0; i < n; i++) {
+        zi_tensor_id in[3] = {zi_gb_scale(b, x, 0.1 * (double)i, 0.3), w, bias};
+        zi_tensor_id z =
+            zi_gb_op(b, ZI_OP_LINEAR, &(zi_attr){.matmul = {.alpha = 1}}, 3, in);
+        if (i >= skip)
+            y = y == ZI_ID_NONE ? zi_gb_tanh(b, z) : zi_gb_mul(b, y, zi_gb_tanh(b, z));
+    }
+    out[0] = y;
+    return 1;
+}
+
 static uint32_t
 attention_case(zi_gb *b, zi_tensor_id *out)
 {
@@ -508,6 +544,8 @@ every_operator(void **state)
                {dropout_case, "dropout"},
                {embedding_case, "embedding"},
                {lstm_case, "lstm"},
+               {long_lstm_case, "long lstm"},
+               {shared_weight_case, "shared weight"},
                {attention_case, "attention"},
                {fan_out_case, "fan out"}};
     (void)state;

@@ -1,6 +1,7 @@
 /* fuse_test.c -- what fuses, what must not, and that the values stay the same. */
 #include "graph/builder.h"
 #include "graph/liveness.h"
+#include "base/alloc.h"
 #include "support/graph_ref.h"
 #include "test.h"
 
@@ -162,14 +163,52 @@ updates_early(void **state)
     zi_graph_free(h);
 }
 
+/* Every pass survives the failure of every single allocation; what is left can be freed,
+ * and nothing leaks. */
+static void
+no_memory(void **state)
+{
+    zi_graph *whole = residual(false);
+    (void)state;
+    for (uint64_t n = 1;; n++) {
+        int64_t   before = zi_alloc_n_live();
+        zi_graph *g = NULL;
+        zi_optim  o = zi_optim_default(ZI_OPTIM_ADAM);
+        o.clip_norm = n % 2;
+        zi_alloc_fail_at(n);
+        zico_status st = zi_graph_clone(whole, &g);
+        if (st >= 0) st = zi_graph_fuse(g, NULL);
+        if (st >= 0) st = zi_graph_differentiate(g, g->loss, NULL);
+        if (st >= 0) st = zi_graph_add_update(g, &o, NULL);
+        zi_liveness *l = NULL;
+        if (st >= 0) st = zi_liveness_of(g, &l);
+        char     *text = NULL;
+        zi_graph *h = NULL;
+        if (st >= 0) st = zi_graph_print(g, &text);
+        if (st >= 0) st = zi_graph_parse(text, strlen(text), NULL, &h);
+        int failed = zi_alloc_has_failed();
+        zi_alloc_fail_at(0);
+        if (failed)
+            assert_int_equal(ZICO_E_NOMEM, st);
+        else
+            expect_ok(st);
+        zi_liveness_free(l);
+        zi_free(text);
+        zi_graph_free(g);
+        zi_graph_free(h);
+        assert_int_equal(before, zi_alloc_n_live());
+        if (!failed && !o.clip_norm) break;
+    }
+    zi_graph_free(whole);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(residual_block),
-        cmocka_unit_test(outputs_stay),
-        cmocka_unit_test(same_step),
-        cmocka_unit_test(updates_early),
+        cmocka_unit_test(residual_block), cmocka_unit_test(outputs_stay),
+        cmocka_unit_test(same_step),      cmocka_unit_test(updates_early),
+        cmocka_unit_test(no_memory),
     };
     return t_main(tests);
 }
