@@ -1,0 +1,372 @@
+/* plan_cmd.c -- zico plan: memory against step time, for every planner. */
+#include "cli/commands.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/size.h"
+#include "base/try.h"
+#include "base/vec.h"
+#include "cli/args.h"
+#include "cli/data_words.h"
+#include "cli/plan_study.h"
+
+#define BUDGETS_MAX  32
+#define PLANNERS_MAX 16
+
+typedef struct wishes {
+    zi_study_options study;
+    const char      *budgets, *planner, *out, *svg, *budget;
+    bool             measure, show, json, max_batch;
+    uint64_t         batch, threads, steps;
+} wishes;
+
+typedef struct answer {
+    ZI_VEC(zi_study_row) rows;
+    uint64_t budget[BUDGETS_MAX];
+    size_t   n_budgets;
+} answer;
+
+static int
+complain(const char *text)
+{
+    fprintf(stderr, "zico plan: %s\n", text);
+    return ZI_EXIT_FAILED;
+}
+
+static zico_status
+write_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    if (!f) return ZICO_E_IO;
+    bool ok = fputs(text, f) >= 0;
+    return fclose(f) == 0 && ok ? ZICO_OK : ZICO_E_IO;
+}
+
+/* "100%,80%,600M": shares are of keep's peak. */
+static zico_status
+parse_budgets(const char *text, uint64_t base, answer *a)
+{
+    char one[64];
+    while (*text) {
+        size_t n = strcspn(text, ",");
+        if (n >= sizeof one || a->n_budgets == BUDGETS_MAX) return ZICO_E_ARG;
+        memcpy(one, text, n);
+        one[n] = '\0';
+        ZI_TRY(zi_size_parse(one, base, &a->budget[a->n_budgets]));
+        a->n_budgets++;
+        text += n + (text[n] == ',');
+    }
+    return a->n_budgets ? ZICO_OK : ZICO_E_ARG;
+}
+
+/* "all", or names with commas between; NULL: one is unknown, and said so. */
+static size_t
+parse_planners(const char *text, const zi_planner_ops **ret_ops)
+{
+    size_t n = 0;
+    char   one[64];
+
+    if (!strcmp(text, "all")) {
+        for (; zi_planner_at(n) && n < PLANNERS_MAX; n++) ret_ops[n] = zi_planner_at(n);
+        return n;
+    }
+    while (*text && n < PLANNERS_MAX) {
+        size_t len = strcspn(text, ",");
+        snprintf(one, sizeof one, "%.*s", (int)len, text);
+        ret_ops[n] = zi_planner_find(one);
+        if (!ret_ops[n]) {
+            fprintf(stderr, "zico plan: there is no planner '%s'; there are:", one);
+            for (size_t i = 0; zi_planner_at(i); i++)
+                fprintf(stderr, " %s", zi_planner_at(i)->name);
+            fprintf(stderr, "\n");
+            return 0;
+        }
+        n++;
+        text += len + (text[len] == ',');
+    }
+    return n;
+}
+
+/* -- tables and plots ---------------------------------------------------------------------------- */
+
+static void
+add_row(zi_table *t, const zi_study *s, const zi_study_row *r)
+{
+    zi_table_u64(t, r->budget_bytes);
+    zi_table_f64(t, (double)r->budget_bytes / (double)s->keep_bytes);
+    zi_table_text(t, r->planner);
+    if (!r->fits) {
+        zi_table_u64(t, r->least_bytes);
+        for (int i = 0; i < 7; i++) zi_table_none(t);
+        return;
+    }
+    zi_table_u64(t, r->peak_bytes);
+    zi_table_u64(t, r->forecast.step_ns);
+    if (r->measured)
+        zi_table_u64(t, r->step_ns);
+    else
+        zi_table_none(t);
+    uint64_t ns = r->measured ? r->step_ns : r->forecast.step_ns;
+    zi_table_f64(t, s->keep_ns ? (double)ns / (double)s->keep_ns : NAN);
+    zi_table_u64(t, r->measured ? r->stall_ns : r->forecast.stall_ns);
+    zi_table_u64(t, r->verdict.n_redo);
+    zi_table_u64(t, r->verdict.out_bytes);
+    zi_table_u64(t, r->plan_ns);
+}
+
+static zico_status
+make_table(const zi_study *s, const answer *a, zi_table **ret_table)
+{
+    static const zi_column col[] = {
+        {"budget", "budget_bytes", ZI_UNIT_BYTES, 0},
+        {"of keep", "budget_share", ZI_UNIT_PERCENT, 0},
+        {"planner", "planner", ZI_UNIT_TEXT, 0},
+        {"peak", "peak_bytes", ZI_UNIT_BYTES, 0},
+        {"foreseen", "foreseen_ns", ZI_UNIT_NS, 0},
+        {"measured", "measured_ns", ZI_UNIT_NS, 0},
+        {"of keep's", "time_ratio", ZI_UNIT_RATIO, 2},
+        {"stalls", "stall_ns", ZI_UNIT_NS, 0},
+        {"again", "n_redo", ZI_UNIT_NUMBER, 0},
+        {"out", "out_bytes", ZI_UNIT_BYTES, 0},
+        {"planning", "plan_ns", ZI_UNIT_NS, 0},
+    };
+    ZI_TRY(zi_table_new(col, sizeof col / sizeof col[0], ret_table));
+    for (size_t i = 0; i < a->rows.n; i++) {
+        if (i && a->rows.at[i].budget_bytes != a->rows.at[i - 1].budget_bytes)
+            zi_table_rule(*ret_table);
+        add_row(*ret_table, s, &a->rows.at[i]);
+    }
+    return ZICO_OK;
+}
+
+typedef struct curves {
+    zi_series series[PLANNERS_MAX];
+    size_t    n;
+    double    x[PLANNERS_MAX][BUDGETS_MAX], y[PLANNERS_MAX][BUDGETS_MAX];
+} curves;
+
+/* One curve per planner: peak against step time, smallest peak first. */
+static void
+make_curves(const answer *a, curves *c)
+{
+    for (size_t i = 0; i < a->rows.n; i++) {
+        const zi_study_row *r = &a->rows.at[i];
+        size_t              k = 0;
+        if (!r->fits) continue;
+        while (k < c->n && strcmp(c->series[k].name, r->planner)) k++;
+        if (k == c->n) {
+            if (c->n == PLANNERS_MAX) continue;
+            c->series[c->n++] =
+                (zi_series){.name = r->planner, .x = c->x[k], .y = c->y[k]};
+        }
+        size_t at = c->series[k].n;
+        if (at == BUDGETS_MAX) continue;
+        for (; at > 0 && c->x[k][at - 1] > (double)r->peak_bytes; at--) {
+            c->x[k][at] = c->x[k][at - 1];
+            c->y[k][at] = c->y[k][at - 1];
+        }
+        c->x[k][at] = (double)r->peak_bytes;
+        c->y[k][at] = (double)(r->measured ? r->step_ns : r->forecast.step_ns);
+        c->series[k].n++;
+    }
+}
+
+static zico_status
+print_answer(const wishes *w, const zi_study *s, const answer *a)
+{
+    zi_table   *t = NULL;
+    zi_str      out = {0}, svg = {0};
+    zi_style    style = zi_terminal_style(1);
+    curves     *c = zi_calloc(1, sizeof *c);
+    zico_status st = c ? make_table(s, a, &t) : ZICO_E_NOMEM;
+
+    if (st >= 0) make_curves(a, c);
+    zi_plot plot = {.kind = ZI_PLOT_FRONT,
+                    .title = s->opt.net,
+                    .note = w->measure ? "measured" : "foreseen",
+                    .x = {.label = "peak memory", .unit = ZI_UNIT_BYTES},
+                    .y = {.label = "step time", .unit = ZI_UNIT_NS},
+                    .series = c ? c->series : NULL,
+                    .n_series = c ? c->n : 0};
+    if (st >= 0 && w->json) {
+        zi_json j = zi_json_into(&out);
+        st = zi_table_json(t, &j);
+        zi_str_add_char(&out, '\n');
+    } else if (st >= 0) {
+        st = zi_table_print(t, &style, &out);
+        if (st >= 0 && a->n_budgets > 1) st = zi_plot_text(&plot, &style, &out);
+    }
+    if (st >= 0) fputs(zi_str_get(&out), stdout);
+    if (st >= 0 && w->svg) {
+        st = zi_plot_svg(&plot, &svg);
+        if (st >= 0) st = write_file(w->svg, zi_str_get(&svg));
+    }
+    zi_str_free(&out);
+    zi_str_free(&svg);
+    zi_table_free(t);
+    zi_free(c);
+    return st;
+}
+
+/* -- what may be asked ------------------------------------------------------------------------------ */
+
+/* The last plan that fits is the one to print and to draw. */
+static zico_status
+keep_plan(const wishes *w, const zi_study *s, zi_plan *plan)
+{
+    zi_style    style = zi_terminal_style(1);
+    zi_str      out = {0};
+    char       *text = NULL;
+    zico_status st = ZICO_OK;
+
+    if (w->show) {
+        st = zi_plan_draw(plan, s->graph, s->cost, &style, 48, &out);
+        if (st >= 0) fputs(zi_str_get(&out), stdout);
+    }
+    if (st >= 0 && w->out) {
+        st = zi_plan_print(plan, s->graph, &text);
+        if (st >= 0) st = write_file(w->out, text);
+    }
+    zi_str_free(&out);
+    zi_free(text);
+    return st;
+}
+
+static zico_status
+ask_all(const wishes *w, zi_study *s, const zi_planner_ops **ops, size_t n_ops, answer *a,
+        zi_train_diag *diag)
+{
+    zi_plan *last = NULL;
+
+    for (size_t b = 0; b < a->n_budgets; b++) {
+        for (size_t i = 0; i < n_ops; i++) {
+            zi_study_row row;
+            zi_plan     *plan = NULL;
+            zico_status  st = zi_study_ask(s, ops[i], a->budget[b], diag, &row, &plan);
+            if (st >= 0) st = zi_vec_push(&a->rows, row);
+            if (plan) {
+                zi_plan_free(last);
+                last = plan;
+            }
+            if (st < 0) {
+                zi_plan_free(last);
+                return st;
+            }
+        }
+    }
+    zico_status st = last ? keep_plan(w, s, last) : ZICO_OK;
+    zi_plan_free(last);
+    return st;
+}
+
+static int
+study(const wishes *w, const zi_planner_ops **ops, size_t n_ops)
+{
+    zi_study      s;
+    zi_train_diag diag = {0};
+    answer        a = {0};
+
+    if (zi_study_open(&w->study, &diag, &s) < 0) return complain(diag.text);
+    const char *budgets = w->budget ? w->budget : w->budgets;
+    zico_status st = parse_budgets(budgets, s.keep_bytes, &a);
+    if (st < 0) {
+        zi_study_close(&s);
+        return complain("--budgets wants sizes or shares of keep's peak: 100%,80%,600M");
+    }
+    st = ask_all(w, &s, ops, n_ops, &a, &diag);
+    if (st >= 0) st = print_answer(w, &s, &a);
+    bool any = false;
+    for (size_t i = 0; i < a.rows.n; i++) any |= a.rows.at[i].fits;
+    zi_vec_free(&a.rows);
+    zi_study_close(&s);
+    if (st < 0) return complain(*diag.text ? diag.text : zico_status_text(st));
+    return any ? ZI_EXIT_OK : ZI_EXIT_FAILED;
+}
+
+static int
+largest_batch(const wishes *w, const zi_planner_ops **ops, size_t n_ops)
+{
+    static const zi_column col[] = {{"planner", "planner", ZI_UNIT_TEXT, 0},
+                                    {"largest batch", "batch", ZI_UNIT_NUMBER, 0}};
+    zi_train_diag          diag = {0};
+    zi_table              *t;
+    zi_str                 out = {0};
+    zi_style               style = zi_terminal_style(1);
+    uint64_t               budget = 0;
+
+    if (!w->budget || zi_size_parse(w->budget, 0, &budget) < 0)
+        return complain("--max-batch wants --budget BYTES");
+    if (zi_table_new(col, 2, &t) < 0) return complain("no memory");
+    zico_status st = ZICO_OK;
+    for (size_t i = 0; i < n_ops && st >= 0; i++) {
+        int64_t batch = 0;
+        st = zi_study_max_batch(&w->study, ops[i], budget, &diag, &batch);
+        zi_table_text(t, ops[i]->name);
+        zi_table_u64(t, (uint64_t)batch);
+    }
+    if (st >= 0 && w->json) {
+        zi_json j = zi_json_into(&out);
+        st = zi_table_json(t, &j);
+        zi_str_add_char(&out, '\n');
+    } else if (st >= 0) {
+        st = zi_table_print(t, &style, &out);
+    }
+    if (st >= 0) fputs(zi_str_get(&out), stdout);
+    zi_str_free(&out);
+    zi_table_free(t);
+    return st < 0 ? complain(*diag.text ? diag.text : zico_status_text(st)) : ZI_EXIT_OK;
+}
+
+int
+zi_cmd_plan(int argc, char **argv)
+{
+    const char *rest[64], *tmp = getenv("TMPDIR");
+    size_t      n_rest = 0;
+    char        tier[4200];
+    wishes      w = {.budgets = "100%,90%,80%,70%,60%,50%,40%,30%,20%",
+                     .planner = "all",
+                     .steps = 5};
+    snprintf(tier, sizeof tier, "file:%s", tmp && *tmp ? tmp : "/tmp");
+    w.study.tier = tier;
+    const zi_arg arg[] = {
+        {"batch", ZI_ARG_U64, &w.batch, "N", "samples per step"},
+        {"budgets", ZI_ARG_TEXT, &w.budgets, "LIST", "sizes, or shares of keep's peak"},
+        {"budget", ZI_ARG_TEXT, &w.budget, "BYTES", "one budget"},
+        {"planner", ZI_ARG_TEXT, &w.planner, "LIST", "all, or names with commas between"},
+        {"tier", ZI_ARG_TEXT, &w.study.tier, "WHERE", "file:DIR, ram or none"},
+        {"measure", ZI_ARG_FLAG, &w.measure, NULL, "execute every plan, too"},
+        {"steps", ZI_ARG_U64, &w.steps, "N", "measured steps per plan (default: 5)"},
+        {"threads", ZI_ARG_U64, &w.threads, "N", "cores to compute with (default: all)"},
+        {"max-batch", ZI_ARG_FLAG, &w.max_batch, NULL,
+         "the largest batch within --budget instead"},
+        {"show", ZI_ARG_FLAG, &w.show, NULL, "draw the last plan that fits"},
+        {"out", ZI_ARG_TEXT, &w.out, "FILE", "write the last plan that fits"},
+        {"svg", ZI_ARG_TEXT, &w.svg, "FILE", "write the curves as a picture"},
+        {"json", ZI_ARG_FLAG, &w.json, NULL, "for programs"},
+    };
+    const zi_args args = {
+        .usage = "plan NET [OPTION...]",
+        .about =
+            "Shows how little memory one step of NET can do with, and what that costs:\n"
+            "for every planner and budget the peak and the step time, foreseen by the\n"
+            "simulator and, with --measure, executed.",
+        .arg = arg,
+        .n_args = sizeof arg / sizeof arg[0],
+        .rest_least = 1,
+        .rest_most = 1};
+    const zi_planner_ops *ops[PLANNERS_MAX];
+
+    zico_status st = zi_args_parse(&args, argc, argv, rest, &n_rest);
+    if (st != ZICO_OK) return zi_args_exit(st);
+    size_t n_ops = parse_planners(w.planner, ops);
+    if (n_ops == 0) return ZI_EXIT_USAGE;
+    w.study.net = rest[0];
+    w.study.batch = (int64_t)w.batch;
+    w.study.n_threads = (unsigned)w.threads;
+    w.study.n_steps = w.measure ? (unsigned)w.steps : 0;
+    if (!strcmp(w.study.tier, "none")) w.study.tier = NULL;
+    return w.max_batch ? largest_batch(&w, ops, n_ops) : study(&w, ops, n_ops);
+}
