@@ -254,17 +254,18 @@ never_reads(void **state)
 static void
 flood_of_requests(void **state)
 {
-    t_raw *r = t_raw_connect(path);
+    t_raw *r = t_raw_connect(path), *holder = t_raw_connect(path);
 
     (void)state;
+    t_raw_hello(holder, "holder", 2 * MIB);
+    t_raw_ask(holder, 28, 0, UINT64_MAX); /* so that what the other asks must wait */
+    t_raw_expect(holder, ZI_MSG_GRANT);
     t_raw_hello(r, "greedy", 2 * MIB);
-    t_raw_ask(r, 31, 0, UINT64_MAX); /* all but its claim: the rest must wait */
-    t_raw_expect(r, ZI_MSG_GRANT);
     for (int i = 0; i < 200; i++) {
         unsigned char buf[64];
         size_t        len;
         r->out = (zi_msg){.type = ZI_MSG_LEASE, .seq = ++r->seq};
-        r->out.lease = (zi_msg_lease){.n_regions = 1, .cls = 0, .wait_ns = UINT64_MAX};
+        r->out.lease = (zi_msg_lease){.n_regions = 8, .cls = 0, .wait_ns = UINT64_MAX};
         expect_ok(zi_wire_encode(&r->out, 1, buf, sizeof buf, &len));
         long rc;
         while ((rc = t_raw_send_bytes(r, buf, len)) == -EAGAIN) usleep(100);
@@ -273,6 +274,7 @@ flood_of_requests(void **state)
     t_raw_expect_end(r, ZICO_E_LIMIT);
     t_raw_close(r);
     t_broker_expect_log(&broker, "floods");
+    leave(holder);
 }
 
 /* More messages a second than allowed: dropped. */
