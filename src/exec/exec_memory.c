@@ -169,6 +169,7 @@ exec_slots_open(zi_exec *e, exec_run *r, const exec_piece *p)
 void
 exec_slots_close(zi_exec *e, exec_run *r, const exec_piece *p)
 {
+    (void)r;
     if (!e->session) return;
     for (uint32_t i = 0; i < p->n_close; i++) {
         const uint32_t s = e->close_at[p->first_close + i];
@@ -176,8 +177,7 @@ exec_slots_close(zi_exec *e, exec_run *r, const exec_piece *p)
         zi_fence *f = e->slot_fence[s];
         if (e->dev->ops->fence_record(f, e->compute) < 0) f = NULL;
         zi_session_give_back(e->session, e->leases[s], f);
-        e->leases[s] = NULL;
-        r->base[s] = NULL;
+        e->leases[s] = NULL; /* r->base[s] stays: queued work still looks there */
     }
 }
 

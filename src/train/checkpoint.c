@@ -98,9 +98,10 @@ flush_folder(const outfile *f, const char *path)
     return st;
 }
 
-zico_status
-zi_checkpoint_write(const zi_os *os, const char *path, zi_checkpoint_out *what,
-                    zi_train_diag *diag)
+/* PATH.tmp-PID, opened for writing; the name is the caller's to free. */
+static zico_status
+open_temp(const zi_os *os, const char *path, zi_train_diag *diag, char **ret_temp,
+          outfile *ret_file)
 {
     if (!*path) return zi_train_fail(diag, ZICO_E_ARG, "the checkpoint has no name");
     size_t cap = strlen(path) + 32;
@@ -110,11 +111,40 @@ zi_checkpoint_write(const zi_os *os, const char *path, zi_checkpoint_out *what,
     outfile f = {.os = os, .path = temp, .diag = diag};
     f.fd = (int)os->open_file(os, temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (f.fd < 0) {
-        zico_status st = failed(&f, temp, f.fd);
+        zi_train_fail(diag, ZICO_E_IO, "%s: cannot be written: %s", path,
+                      strerror(-f.fd));
         zi_free(temp);
-        return st;
+        return ZICO_E_IO;
     }
-    zico_status st = put_all(&f, what);
+    *ret_temp = temp;
+    *ret_file = f;
+    return ZICO_OK;
+}
+
+zico_status
+zi_checkpoint_probe(const zi_os *os, const char *path, zi_train_diag *diag)
+{
+    char       *temp;
+    outfile     f;
+    zico_status st = open_temp(os, path, diag, &temp, &f);
+
+    if (st < 0) return st;
+    os->close(os, f.fd);
+    os->unlink(os, temp);
+    zi_free(temp);
+    return ZICO_OK;
+}
+
+zico_status
+zi_checkpoint_write(const zi_os *os, const char *path, zi_checkpoint_out *what,
+                    zi_train_diag *diag)
+{
+    char       *temp;
+    outfile     f;
+    zico_status st = open_temp(os, path, diag, &temp, &f);
+
+    if (st < 0) return st;
+    st = put_all(&f, what);
     os->close(os, f.fd);
     if (st >= 0) {
         long rc = os->rename(os, temp, path);

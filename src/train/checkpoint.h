@@ -28,6 +28,10 @@ ZICO_NODISCARD zico_status zi_checkpoint_write(const zi_os *os, const char *path
                                                zi_checkpoint_out *what,
                                                zi_train_diag     *diag);
 
+/* Can a file be written there?  Told before hours of training, not after. */
+ZICO_NODISCARD zico_status zi_checkpoint_probe(const zi_os *os, const char *path,
+                                               zi_train_diag *diag);
+
 typedef struct zi_checkpoint {
     zi_infile     file;
     zi_st_header *header;

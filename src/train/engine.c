@@ -12,8 +12,6 @@
 #include "planner/planner.h"
 #include "report/report.h"
 
-#pragma weak zi_planner_find /* a build without planners keeps everything */
-
 #define OPTIMIZER_PREFIX "optimizer."
 
 struct zi_engine {
@@ -132,7 +130,7 @@ make_plan(zi_engine *e, const zi_exec_options *xo, const zi_engine_options *opt,
     zi_verdict    verdict;
 
     if (budget == 0 && !opt->planner) return ZICO_OK;
-    const zi_planner_ops *planner = zi_planner_find ? zi_planner_find(name) : NULL;
+    const zi_planner_ops *planner = zi_planner_find(name);
     if (!planner && strcmp(name, "keep") != 0)
         return zi_train_fail(diag, ZICO_E_NOTFOUND, "there is no planner '%s'", name);
     zico_status st = zi_exec_cost(xo, &why, &cost);

@@ -242,6 +242,7 @@ prepare(run *r)
     if (r->o.resume) st = open_resume(r);
     if (st >= 0) st = find_data(r);
     if (st >= 0) st = count_steps(r);
+    if (st >= 0 && r->o.save) st = zi_checkpoint_probe(r->o.os, r->o.save, r->diag);
     if (st >= 0) st = open_loader(r, &r->loader);
     if (st >= 0) st = build_engine(r, r->o.watch, &r->engine);
     return st;
