@@ -181,7 +181,7 @@ free_across(zi_arena *a, uint32_t record, unsigned by, zi_stream *stream)
     uncount(a, h, e->asked);
     e->asked = a->ops->fence_mark(f);
     e->stream = (uint8_t)by;
-    e->state = ZI_EXTENT_PENDING;
+    zi_extent_set(e, ZI_EXTENT_PENDING);
     e->next = h->pending;
     h->pending = record;
     pthread_mutex_unlock(&h->mu);
@@ -257,7 +257,7 @@ take_from_hand(zi_arena *a, _Atomic uint64_t *word, uint64_t key, size_t size_by
             atomic_fetch_add(&a->live_bytes, size_bytes - e->asked);
             e->asked = size_bytes;
         }
-        e->state = ZI_EXTENT_LIVE;
+        zi_extent_set(e, ZI_EXTENT_LIVE);
         return record;
     }
     empty_hand(a, word);
@@ -403,7 +403,8 @@ find_block(const zi_arena *a, const void *p)
     if (off >= a->space_bytes || off % ZI_ARENA_GRANULE) return 0;
     uint32_t g = (uint32_t)(off / ZI_ARENA_GRANULE);
     uint32_t r = a->map[g];
-    return a->record[r].start == g && a->record[r].state == ZI_EXTENT_LIVE ? r : 0;
+    return a->record[r].start == g && zi_extent_is(&a->record[r]) == ZI_EXTENT_LIVE ? r
+                                                                                    : 0;
 }
 
 void
@@ -427,7 +428,7 @@ zi_arena_release(zi_arena *a, void *block, zi_stream *stream)
         free_block(a, record, stream);
     } else {
         uint64_t w = hand_key(h->index, e->n) | record;
-        e->state = ZI_EXTENT_HAND;
+        zi_extent_set(e, ZI_EXTENT_HAND);
         w = atomic_exchange_explicit(&my_hand(a)->word[h->cls], w, memory_order_acq_rel);
         if (w) free_block(a, (uint32_t)w, NULL);
     }

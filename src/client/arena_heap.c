@@ -47,7 +47,7 @@ new_record(zi_heap *h)
 static void
 drop_record(zi_heap *h, uint32_t r)
 {
-    h->arena->record[r].state = ZI_EXTENT_NONE;
+    zi_extent_set(&h->arena->record[r], ZI_EXTENT_NONE);
     h->arena->record[r].next = h->records;
     h->records = r;
 }
@@ -116,7 +116,7 @@ place(zi_heap *h, uint32_t r, uint32_t start, uint32_t n, zi_extent_state state)
 
     e->start = start;
     e->n = n;
-    e->state = (uint8_t)state;
+    zi_extent_set(e, state);
     a->map[start] = r;
     a->map[start + n - 1] = r;
     if (state == ZI_EXTENT_FREE) bin_add(h, r);
@@ -133,7 +133,7 @@ free_neighbour(const zi_heap *h, uint64_t g)
     if (atomic_load_explicit(&a->slot_heap[slot], memory_order_relaxed) != h->index + 1)
         return 0;
     uint32_t r = a->map[g];
-    return a->record[r].state == ZI_EXTENT_FREE ? r : 0;
+    return zi_extent_is(&a->record[r]) == ZI_EXTENT_FREE ? r : 0;
 }
 
 /* [start, start + n) becomes free, together with free neighbours.  Uses record r. */

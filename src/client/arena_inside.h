@@ -25,7 +25,7 @@
 
 #define ZI_ARENA_GRANULE     512u
 #define ZI_ARENA_RECORDS_MAX (1u << 20) /* extents of one arena           */
-#define ZI_ARENA_STREAMS_MAX 15u
+#define ZI_ARENA_STREAMS_MAX 7u
 #define ZI_ARENA_HEAPS_MAX   (ZICO_N_CLASSES * (ZI_ARENA_STREAMS_MAX + 1))
 #define ZI_ARENA_HANDS       64u /* threads beyond share            */
 #define ZI_ARENA_KEEP        1u  /* empty regions a heap may keep (A3) */
@@ -43,12 +43,12 @@ typedef enum zi_extent_state {
 } zi_extent_state;
 
 typedef struct zi_extent {
-    uint32_t start, n; /* granules */
-    uint32_t next, prev;
-    uint64_t asked; /* bytes; PENDING: the mark to wait for */
-    uint8_t  state;
-    uint8_t  heap;
-    uint8_t  stream; /* PENDING: whose fence */
+    uint32_t        start, n; /* granules */
+    uint32_t        next, prev;
+    uint64_t        asked; /* bytes; PENDING: the mark to wait for */
+    _Atomic uint8_t state; /* LIVE <-> HAND without the lock, by the block's owner */
+    uint8_t         heap;
+    uint8_t         stream; /* PENDING: whose fence */
 } zi_extent;
 
 typedef struct zi_heap {
@@ -105,6 +105,18 @@ struct zi_arena {
     _Atomic uint64_t     live_bytes, peak_live, leased_bytes, peak_leased;
     zi_session_watcher   watcher;
 };
+
+static inline zi_extent_state
+zi_extent_is(const zi_extent *e)
+{
+    return (zi_extent_state)atomic_load_explicit(&e->state, memory_order_relaxed);
+}
+
+static inline void
+zi_extent_set(zi_extent *e, zi_extent_state state)
+{
+    atomic_store_explicit(&e->state, (uint8_t)state, memory_order_relaxed);
+}
 
 /* -- arena_heap.c, all with the heap's lock held ------------------------------------------- */
 

@@ -40,9 +40,9 @@ walk_span(walk *w, uint32_t first, uint32_t end, uint32_t *live)
 
     while (at < stop && !w->bad) {
         const zi_extent *e = &a->record[a->map[at]];
-        bool             is_free = e->state == ZI_EXTENT_FREE;
+        bool             is_free = zi_extent_is(e) == ZI_EXTENT_FREE;
         if (e->start != at || e->n == 0 || e->n > stop - at || e->heap != w->h->index ||
-            a->map[at + e->n - 1] != a->map[at] || e->state == ZI_EXTENT_NONE)
+            a->map[at + e->n - 1] != a->map[at] || zi_extent_is(e) == ZI_EXTENT_NONE)
             w->bad = 1;
         else if (is_free && left_free)
             w->bad = 2;
@@ -68,7 +68,7 @@ count_bins(walk *w)
             if (marked != (w->h->bin[l][s] != 0)) w->bad = 2;
             for (uint32_t r = w->h->bin[l][s]; r; r = w->a->record[r].next) {
                 w->n_binned++;
-                if (w->a->record[r].state != ZI_EXTENT_FREE) w->bad = 2;
+                if (zi_extent_is(&w->a->record[r]) != ZI_EXTENT_FREE) w->bad = 2;
             }
         }
 }

@@ -1,0 +1,247 @@
+/* pool_alloc.c -- what a pair of alloc and free costs, in the arena and in malloc.
+ *
+ * usage: pool_alloc [--malloc] [--json]
+ *
+ * The same loops run over the arena (a local pool) or, with --malloc, over whatever malloc
+ * the process has: glibc's, or a preloaded one (LD_PRELOAD).
+ *
+ *   pair   alloc and free of one size, again and again
+ *   mixed  eight blocks held; a random one is replaced by one of a random size between
+ *          64 KiB and the size shown
+ *
+ * each with 1 and 2 threads, without touching the memory and with one write per page.  A
+ * figure is the median of five rounds, in nanoseconds a pair, per thread.
+ */
+#include "client/arena.h"
+#include "base/json.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define KIB       (1ull << 10)
+#define MIB       (1ull << 20)
+#define N_HELD    8
+#define N_ROUNDS  5
+#define ROUND_NS  20000000u /* at least this long */
+#define MAX_TOUCH (256 * MIB)
+
+static const size_t sizes[] = {64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB};
+#define N_SIZES (sizeof sizes / sizeof *sizes)
+
+static struct {
+    zi_arena *arena; /* NULL: malloc */
+    bool      json;
+} opt;
+
+static uint64_t
+now_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static void *
+take(size_t size)
+{
+    void *p = NULL;
+
+    if (!opt.arena)
+        p = malloc(size);
+    else if (zi_arena_alloc(opt.arena, ZICO_CLASS_STEP, size, 64, NULL, 0, &p) < 0)
+        p = NULL;
+    if (!p) {
+        fprintf(stderr, "pool_alloc: no memory for %zu bytes\n", size);
+        exit(1);
+    }
+    __asm__ volatile("" : : "r"(p) : "memory"); /* the pair is not optimised away */
+    return p;
+}
+
+static void
+drop(void *p)
+{
+    if (opt.arena)
+        zi_arena_release(opt.arena, p, NULL);
+    else
+        free(p);
+}
+
+static void
+touch(char *p, size_t size)
+{
+    for (size_t i = 0; i < size; i += 4096) p[i] = 1;
+}
+
+typedef struct job {
+    size_t             size;
+    bool               mixed, touch;
+    uint64_t           n;
+    pthread_barrier_t *start;
+    uint64_t           took_ns;
+    uint64_t           seed;
+} job;
+
+static size_t
+random_size(job *j)
+{
+    uint64_t x = j->seed;
+    x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+    j->seed = x;
+    return 64 * KIB + (x >> 16) % (j->size - 64 * KIB + 1);
+}
+
+static void
+run_pairs(job *j)
+{
+    for (uint64_t i = 0; i < j->n; i++) {
+        char *p = take(j->size);
+        if (j->touch) touch(p, j->size);
+        drop(p);
+    }
+}
+
+static void
+run_mixed(job *j)
+{
+    char  *held[N_HELD];
+    size_t size;
+
+    for (int i = 0; i < N_HELD; i++) held[i] = take(random_size(j));
+    for (uint64_t i = 0; i < j->n; i++) {
+        int k = (int)(j->seed >> 60) % N_HELD;
+        drop(held[k]);
+        held[k] = take(size = random_size(j));
+        if (j->touch) touch(held[k], size);
+    }
+    for (int i = 0; i < N_HELD; i++) drop(held[i]);
+}
+
+static void *
+run_job(void *arg)
+{
+    job *j = arg;
+
+    pthread_barrier_wait(j->start);
+    uint64_t start = now_ns();
+    if (j->mixed)
+        run_mixed(j);
+    else
+        run_pairs(j);
+    j->took_ns = now_ns() - start;
+    return NULL;
+}
+
+/* One round: ns per pair, the slower thread's. */
+static double
+round_ns(const job *what, unsigned n_threads, uint64_t n)
+{
+    pthread_barrier_t start;
+    pthread_t         t[2];
+    job               j[2];
+    uint64_t          most = 0;
+
+    pthread_barrier_init(&start, NULL, n_threads);
+    for (unsigned i = 0; i < n_threads; i++) {
+        j[i] = *what;
+        j[i].n = n;
+        j[i].start = &start;
+        j[i].seed = 88172645463325252u + i * 7919u;
+        pthread_create(&t[i], NULL, run_job, &j[i]);
+    }
+    for (unsigned i = 0; i < n_threads; i++) {
+        pthread_join(t[i], NULL);
+        if (j[i].took_ns > most) most = j[i].took_ns;
+    }
+    pthread_barrier_destroy(&start);
+    return (double)most / (double)n;
+}
+
+static int
+by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double
+measure(const job *what, unsigned n_threads)
+{
+    double   took[N_ROUNDS];
+    uint64_t n = 16;
+
+    while (round_ns(what, n_threads, n) * (double)n < ROUND_NS && n < 1u << 22) n *= 4;
+    for (int i = 0; i < N_ROUNDS; i++) took[i] = round_ns(what, n_threads, n);
+    qsort(took, N_ROUNDS, sizeof *took, by_value);
+    return took[N_ROUNDS / 2];
+}
+
+static void
+report(zi_json *out, const job *j, unsigned n_threads, double ns)
+{
+    if (!opt.json) {
+        printf("%-6s %-5s %u thread%s %8zu KiB  %10.1f ns\n", j->mixed ? "mixed" : "pair",
+               j->touch ? "touch" : "-", n_threads, n_threads > 1 ? "s" : " ",
+               j->size / 1024, ns);
+        fflush(stdout);
+        return;
+    }
+    zi_json_object(out);
+    zi_json_key(out, "pattern"), zi_json_str(out, j->mixed ? "mixed" : "pair");
+    zi_json_key(out, "touch"), zi_json_bool(out, j->touch);
+    zi_json_key(out, "threads"), zi_json_u64(out, n_threads);
+    zi_json_key(out, "size_bytes"), zi_json_u64(out, j->size);
+    zi_json_key(out, "ns"), zi_json_f64(out, ns);
+    zi_json_end(out);
+}
+
+/* A pool large enough for both threads' blocks, present and held from the start. */
+static void
+open_arena(void)
+{
+    zi_session *s;
+    void       *all;
+
+    if (zi_session_open(&(zi_session_options){.local_bytes = 2048 * MIB,
+                                              .local_region_bytes = 64 * MIB},
+                        &s) < 0 ||
+        zi_arena_new(s, &opt.arena) < 0) {
+        fprintf(stderr, "pool_alloc: no local pool\n");
+        exit(1);
+    }
+    all = take(1024 * MIB); /* warm up: pages are made present at the first lease */
+    drop(all);
+}
+
+int
+main(int argc, char **argv)
+{
+    zi_str  text = {0};
+    zi_json out = zi_json_into(&text);
+    bool    use_malloc = false;
+
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0) opt.json = true;
+        if (strcmp(argv[i], "--malloc") == 0) use_malloc = true;
+    }
+    if (!use_malloc) open_arena();
+    zi_json_array(&out);
+    for (int mixed = 0; mixed <= 1; mixed++)
+        for (int with_touch = 0; with_touch <= 1; with_touch++)
+            for (unsigned n_threads = 1; n_threads <= 2; n_threads++)
+                for (size_t i = 0; i < N_SIZES; i++) {
+                    job j = {.size = sizes[i], .mixed = mixed, .touch = with_touch};
+                    if (mixed && sizes[i] < MIB) continue;
+                    if (mixed && 2 * N_HELD * sizes[i] > MAX_TOUCH) continue;
+                    report(&out, &j, n_threads, measure(&j, n_threads));
+                }
+    zi_json_end(&out);
+    if (opt.json) puts(zi_str_get(&text));
+    zi_str_free(&text);
+    return 0;
+}
