@@ -62,7 +62,7 @@ def models():
         "resnet50": (lambda: tv.resnet50(num_classes=10), images(8, 96)),
         "mobilenet_v2": (lambda: tv.mobilenet_v2(num_classes=10), images(16, 96)),
         "densenet121": (lambda: tv.densenet121(num_classes=10), images(8, 64)),
-        "lstm": (Lstm, tokens(16, 48, 5000)),
+        "lstm": (Lstm, tokens(48, 48, 5000)),
         "transformer": (Transformer, tokens(8, 128, 4000)),
     }
 
