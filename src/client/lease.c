@@ -414,6 +414,10 @@ zi_lease_drop_stock(zi_session *s, uint32_t n)
         uncount_stock(s, 1);
         put_out(s, i, 1);
     }
+    if (n > 0 && s->n_stock > 0) { /* being made present: the keeper returns them then */
+        s->recall = n < s->n_stock ? n : s->n_stock;
+        zi_keeper_wake(s);
+    }
 }
 
 void
