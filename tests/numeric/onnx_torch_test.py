@@ -20,6 +20,7 @@ RUN = os.path.join(BUILD, "tests/helper/onnx_run")
 # name, options, image size, modes, opsets, whether the forward pass is run here
 CASES = [
     ("mixed", {}, 8, ("eval", "train"), (11, 12, 13, 14, 15, 16), True),
+    ("feed", {}, 6, ("eval", "train"), (11, 13, 16, 17), True),
     ("attention", {}, 6, ("eval", "train"), (11, 13, 16), True),
     ("squeezenet1_0", {}, 64, ("train",), (13,), True),
     ("squeezenet1_1", {}, 48, ("eval", "train"), (11, 13, 16), True),
@@ -73,7 +74,22 @@ class Attention(torch.nn.Module):
         return self.out(x.reshape(i.shape[0], -1, 4))
 
 
-OWN = {"mixed": Mixed, "attention": Attention}
+class Feed(torch.nn.Module):
+    """Layer norm, GELU and SiLU, which most opsets take apart."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(6, eps=1e-3)
+        self.a, self.b = torch.nn.Linear(6, 4), torch.nn.Linear(4, 3)
+        torch.nn.init.uniform_(self.norm.weight, 0.5, 1.5)
+        torch.nn.init.uniform_(self.norm.bias, -0.5, 0.5)
+
+    def forward(self, x):
+        f = torch.nn.functional
+        return self.b(f.silu(f.gelu(self.a(self.norm(x)))))
+
+
+OWN = {"mixed": Mixed, "attention": Attention, "feed": Feed}
 
 
 def make(name, options):

@@ -125,6 +125,44 @@ add_node(zi_onnx *o, const Onnx__NodeProto *n)
     zi_gb_leave(o->b);
 }
 
+/* A pattern's last node stands for the whole. */
+static void
+add_pattern(zi_onnx *o, const Onnx__NodeProto *n, const zi_onnx_pattern *p)
+{
+    char scope[128];
+    o->node = n;
+    scope_of(n, scope);
+    zi_gb_enter(o->b, "%s", scope);
+    zi_tensor_id in[3] = {zi_onnx_value_tensor(o, zi_onnx_value_named(o, p->x))};
+    if (p->kind == ZI_ONNX_GELU) {
+        zi_onnx_out(o, 0, zi_gb_gelu(o->b, in[0], false));
+    } else {
+        zi_attr a = {.norm = {.eps = p->eps}};
+        in[1] = zi_onnx_value_tensor(o, zi_onnx_value_named(o, p->scale));
+        in[2] = zi_onnx_value_tensor(o, zi_onnx_value_named(o, p->bias));
+        zi_onnx_out(o, 0, zi_gb_op(o->b, ZI_OP_LAYER_NORM, &a, 3, in));
+    }
+    zi_gb_leave(o->b);
+}
+
+static void
+add_nodes(zi_onnx *o, const Onnx__GraphProto *g)
+{
+    zi_onnx_pattern *found = NULL;
+    if (zi_onnx_failed(o)) return;
+    if (zi_onnx_find_patterns(g, &found) < 0) {
+        zi_onnx_fail(o, ZICO_E_NOMEM, "no memory");
+        return;
+    }
+    for (size_t i = 0; i < g->n_node && !zi_onnx_failed(o); i++) {
+        if (found[i].kind == ZI_ONNX_PLAIN)
+            add_node(o, g->node[i]);
+        else if (found[i].kind != ZI_ONNX_SKIP)
+            add_pattern(o, g->node[i], &found[i]);
+    }
+    zi_free(found);
+}
+
 static void
 add_outputs(zi_onnx *o, const Onnx__GraphProto *g)
 {
@@ -190,8 +228,7 @@ walk(zi_onnx *o, const Onnx__ModelProto *m)
     add_initializers(o, m->graph);
     for (size_t i = 0; i < m->graph->n_input && !zi_onnx_failed(o); i++)
         add_input(o, m->graph->input[i]);
-    for (size_t i = 0; i < m->graph->n_node && !zi_onnx_failed(o); i++)
-        add_node(o, m->graph->node[i]);
+    add_nodes(o, m->graph);
     if (!zi_onnx_failed(o)) o->node = NULL; /* from here on no node is to blame */
     add_outputs(o, m->graph);
     if (o->opt->training) add_loss(o);

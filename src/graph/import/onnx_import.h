@@ -57,6 +57,8 @@ uint32_t zi_onnx_value_add(zi_onnx *o, const char *name); /* fails when known; o
 zi_onnx_value *zi_onnx_in(zi_onnx *o, size_t i);
 zi_onnx_value *zi_onnx_in_opt(zi_onnx *o, size_t i);
 
+zi_onnx_value *zi_onnx_value_named(zi_onnx *o, const char *name);
+
 /* Input i as a tensor: initializers become parameters, constants fixed state. */
 zi_tensor_id zi_onnx_tensor(zi_onnx *o, size_t i);
 zi_tensor_id zi_onnx_value_tensor(zi_onnx *o, zi_onnx_value *v);
@@ -101,6 +103,24 @@ typedef void zi_onnx_fn(zi_onnx *o);
 
 zi_onnx_fn *zi_onnx_layer_fn(const char *op); /* NULL: not there */
 zi_onnx_fn *zi_onnx_shape_fn(const char *op);
+
+/* What several nodes are together; kept with the last of them. */
+typedef enum zi_onnx_kind {
+    ZI_ONNX_PLAIN, /* a node like any other       */
+    ZI_ONNX_SKIP,  /* an inner part of a pattern  */
+    ZI_ONNX_GELU,
+    ZI_ONNX_LAYER_NORM
+} zi_onnx_kind;
+
+typedef struct zi_onnx_pattern {
+    zi_onnx_kind kind;
+    const char  *x, *scale, *bias; /* values */
+    double       eps;
+} zi_onnx_pattern;
+
+/* One entry per node; to be freed with zi_free. */
+ZICO_NODISCARD zico_status zi_onnx_find_patterns(const Onnx__GraphProto *g,
+                                                 zi_onnx_pattern       **ret_found);
 
 /* Refuse files whose messages are nested deeper than any real one: the protobuf parser
  * recurses.  Follows only the fields that can nest. */

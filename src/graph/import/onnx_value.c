@@ -177,16 +177,21 @@ zi_onnx_value_add(zi_onnx *o, const char *name)
 }
 
 zi_onnx_value *
+zi_onnx_value_named(zi_onnx *o, const char *name)
+{
+    if (zi_onnx_failed(o)) return NULL;
+    uint32_t at = zi_names_get(o->names, ZI_NAME_TENSOR, name);
+    if (at != ZI_ID_NONE) return &o->values[at];
+    zi_onnx_fail(o, ZICO_E_FORMAT, "input '%.80s' is made by no node before this one",
+                 name);
+    return NULL;
+}
+
+zi_onnx_value *
 zi_onnx_in_opt(zi_onnx *o, size_t i)
 {
     if (zi_onnx_failed(o) || i >= o->node->n_input || !o->node->input[i][0]) return NULL;
-    uint32_t at = zi_names_get(o->names, ZI_NAME_TENSOR, o->node->input[i]);
-    if (at == ZI_ID_NONE) {
-        zi_onnx_fail(o, ZICO_E_FORMAT, "input '%.80s' is made by no node before this one",
-                     o->node->input[i]);
-        return NULL;
-    }
-    return &o->values[at];
+    return zi_onnx_value_named(o, o->node->input[i]);
 }
 
 zi_onnx_value *
