@@ -50,6 +50,21 @@ runs_bytes(const zi_broker *b, const zi_run *runs, size_t n)
     return n_regions * b->estate->shape.region_bytes;
 }
 
+void
+zi_effects_note_claim(zi_broker *b, zi_job_id job)
+{
+    const zi_job_view *v = zi_desk_job(b->desk, job);
+    zi_table_row      *row = &b->estate->leases->row[job];
+
+    if (!v) return;
+    if (v->state == ZI_JOB_RUNNING) {
+        atomic_store(&row->step_claim_bytes, v->claim_bytes);
+    } else if (v->claim_known) {
+        atomic_store(&row->learnt_bytes, v->claim_bytes);
+        atomic_store(&row->step_ns, v->last_step_ns);
+    }
+}
+
 /* B1: into the table first.  A grant without regions is of private bytes, or a claim. */
 static void
 grant(zi_broker *b, const zi_effect *e)
@@ -68,6 +83,7 @@ grant(zi_broker *b, const zi_effect *e)
         const zi_ledger_job *l = zi_ledger_job_of(zi_desk_ledger(b->desk), e->job);
         if (l) atomic_store(&row->private_bytes, l->private_bytes);
     }
+    zi_effects_note_claim(b, e->job); /* it may have been raised */
     zi_log(ZI_LOG_LEASE, "grant,%s,%u,%" PRIu64, row->name, e->seq, bytes);
     send_grant(b, e->job, e->seq, bytes, g->run, g->n_runs, false);
 }
@@ -130,7 +146,8 @@ zi_effects_deny(zi_broker *b, zi_job_id job, uint32_t seq, zico_status st,
            m->deny.text);
     zi_peer_send(b, p, false);
     if (st == ZICO_E_LIMIT && ++p->n_excess > ZI_PEER_EXCESS_MAX)
-        zi_peer_refuse(b, p, ZICO_E_LIMIT, "floods: again and again more than %u requests",
+        zi_peer_refuse(b, p, ZICO_E_LIMIT,
+                       "floods: again and again more than %u requests",
                        ZI_LEDGER_REQS_PER_JOB);
 }
 
@@ -156,6 +173,7 @@ tell_go(zi_broker *b, zi_peer *p, const zi_effect *e)
     uint32_t      seq = e->seq ? e->seq : m->step_seq;
 
     atomic_store(&row->in_step, 1u);
+    zi_effects_note_claim(b, e->job);
     m->step_seq = 0;
     if (!p) return;
     zi_peer_compose(b, ZI_MSG_GO, seq)->go.cores = (uint32_t)e->value;

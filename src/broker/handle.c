@@ -142,6 +142,7 @@ on_step_end(zi_broker *b, zi_peer *p, const zi_msg_step_end *m)
                                                    mb->has_tide ? mb->tide : NULL,
                                                    m->busy_ns, m->stall_ns, now));
     mb->has_tide = false;
+    zi_effects_note_claim(b, p->job);
     if (st < 0)
         zi_peer_refuse(b, p, ZICO_E_PROTO, "ended step %" PRIu64 ": %s", m->step_no,
                        zico_status_text(st));

@@ -151,6 +151,8 @@ void zi_effects_deny(zi_broker *b, zi_job_id job, uint32_t seq, zico_status st,
                      uint64_t asked_bytes, uint64_t had_bytes);
 /* The answer to a LEASE sent again after a restart, if the table has it. */
 bool zi_effects_replay(zi_broker *b, zi_job_id job, uint32_t seq);
+/* What the job claims, so that a successor need not learn it anew. */
+void zi_effects_note_claim(zi_broker *b, zi_job_id job);
 void zi_effects_check_budget(zi_broker *b); /* B5 */
 
 /* -- broker_status.c, people.c ----------------------------------------------------------------- */

@@ -312,6 +312,21 @@ zi_member_lost(zi_broker *b, zi_job_id job)
 
 /* -- coming back -------------------------------------------------------------------------------- */
 
+/* What was learnt of a job before the restart, as a tide that errs on the safe side: all of it
+ * from the first moment to the last.  A learnt claim is 5 % above the worst step. */
+static const zi_tide *
+learnt_tide(const zi_table_row *r, zi_tide *t)
+{
+    uint64_t worst = r->learnt_bytes / 21 * 20;
+
+    if (r->claim_bytes > 0 || worst == 0) return NULL;
+    *t = (zi_tide){.n_points = 2, .n_seen = 1, .peak_bytes = worst};
+    t->length_ns = r->step_ns ? r->step_ns : 1;
+    t->point[0] = (zi_tide_point){0, (int64_t)worst};
+    t->point[1] = (zi_tide_point){t->length_ns, -(int64_t)worst};
+    return t;
+}
+
 /* Tell the desk of a listed job: what the table says it holds. */
 static zico_status
 adopt(zi_broker *b, zi_job_id job, bool in_step, uint64_t step_no, uint64_t private_bytes)
@@ -319,8 +334,11 @@ adopt(zi_broker *b, zi_job_id job, bool in_step, uint64_t step_no, uint64_t priv
     const zi_leases *t = b->estate->leases;
     zi_ledger       *l = zi_desk_ledger(b->desk);
     zi_job_spec      spec = spec_of_row(row_of(b, job));
+    zi_tide          tide;
     uint64_t         now = b->os->now_ns(b->os);
 
+    spec.known_tide = learnt_tide(row_of(b, job), &tide);
+    if (row_of(b, job)->in_step) spec.step_claim_bytes = row_of(b, job)->step_claim_bytes;
     ZI_TRY(zi_desk_adopt(b->desk, job, &spec, in_step, step_no, now));
     b->member[job].adopted = true;
     for (uint32_t i = 0; i < t->head->n_regions; i++)

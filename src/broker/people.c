@@ -82,8 +82,8 @@ limit_budget(zi_broker *b, zi_peer *p, uint32_t seq, const zi_msg_limit *m)
         answer(
             b, p, seq, ZI_LIMIT_CONFLICT, h->revision, sum.budget_bytes,
             "a budget of %s cannot be: it must cover what is guaranteed to jobs, and the "
-               "device has %s; it stays %s",
-               want, zi_size_format(total, has), now);
+            "device has %s; it stays %s",
+            want, zi_size_format(total, has), now);
     else
         answer(b, p, seq, outcome_of(st), h->revision, sum.budget_bytes,
                st == ZICO_PENDING

@@ -53,28 +53,31 @@ typedef struct zi_table_head {
 } zi_table_head;
 
 typedef struct zi_table_row {
-    _Atomic uint32_t state;         /*   0 zi_table_state                    */
-    uint32_t         pid;           /*   4 */
-    uint64_t         started;       /*   8 the process's start time (stat)   */
-    uint64_t         token;         /*  16 */
-    _Atomic uint64_t min_bytes;     /*  24 */
-    _Atomic uint64_t max_bytes;     /*  32 */
-    _Atomic uint64_t claim_bytes;   /*  40 declared or raised; 0: learnt     */
-    _Atomic uint32_t weight_milli;  /*  48 */
-    uint32_t         core_mode;     /*  52 */
-    uint32_t         cores;         /*  56 */
-    _Atomic uint32_t in_step;       /*  60 */
-    uint64_t         features;      /*  64 */
-    uint64_t         steps_total;   /*  72 */
-    uint64_t         latency_ns;    /*  80 */
-    _Atomic uint64_t private_bytes; /*  88 */
-    _Atomic uint64_t step_no;       /*  96 */
-    uint64_t         shape;         /* 104 hash of the shape key             */
-    _Atomic uint64_t revision;      /* 112 of its limits                     */
-    _Atomic uint32_t granting;      /* 120 seq of a grant being written; 0   */
-    _Atomic uint32_t connected;     /* 124 */
-    char             name[64];      /* 128 */
-    char             rest[64];      /* 192 */
+    _Atomic uint32_t state;            /*   0 zi_table_state                    */
+    uint32_t         pid;              /*   4 */
+    uint64_t         started;          /*   8 the process's start time (stat)   */
+    uint64_t         token;            /*  16 */
+    _Atomic uint64_t min_bytes;        /*  24 */
+    _Atomic uint64_t max_bytes;        /*  32 */
+    _Atomic uint64_t claim_bytes;      /*  40 declared or raised; 0: learnt     */
+    _Atomic uint32_t weight_milli;     /*  48 */
+    uint32_t         core_mode;        /*  52 */
+    uint32_t         cores;            /*  56 */
+    _Atomic uint32_t in_step;          /*  60 */
+    uint64_t         features;         /*  64 */
+    uint64_t         steps_total;      /*  72 */
+    uint64_t         latency_ns;       /*  80 */
+    _Atomic uint64_t private_bytes;    /*  88 */
+    _Atomic uint64_t step_no;          /*  96 */
+    uint64_t         shape;            /* 104 hash of the shape key             */
+    _Atomic uint64_t revision;         /* 112 of its limits                     */
+    _Atomic uint32_t granting;         /* 120 seq of a grant being written; 0   */
+    _Atomic uint32_t connected;        /* 124 */
+    char             name[64];         /* 128 */
+    _Atomic uint64_t step_claim_bytes; /* 192 of the step under way        */
+    _Atomic uint64_t learnt_bytes;     /* 200 its claim as learnt; 0: not yet */
+    _Atomic uint64_t step_ns;          /* 208 length of its last step      */
+    char             rest[40];         /* 216 */
 } zi_table_row;
 
 /* owner: bits 0..15 row + 1 (0: nobody), 16..17 zi_hold, 18 its pages may be there,
@@ -94,7 +97,8 @@ _Static_assert(offsetof(zi_table_head, epoch) == 32 &&
 _Static_assert(offsetof(zi_table_row, claim_bytes) == 40 &&
                    offsetof(zi_table_row, private_bytes) == 88 &&
                    offsetof(zi_table_row, granting) == 120 &&
-                   offsetof(zi_table_row, name) == 128,
+                   offsetof(zi_table_row, name) == 128 &&
+                   offsetof(zi_table_row, step_ns) == 208,
                "row");
 
 static inline uint64_t

@@ -209,6 +209,40 @@ steps_go_on(void **state)
     leave(a);
 }
 
+/* What was learnt of a job is not forgotten: inside a step and between two it claims what it
+ * claimed before, so that it is neither measured alone again nor refused its memory. */
+static void
+claims_survive(void **state)
+{
+    zi_msg_status     s;
+    zi_msg_status_job before, after;
+
+    (void)state;
+    t_raw *a = t_raw_connect(path);
+    t_raw_hello(a, "a", 0); /* to be learnt */
+    t_raw_step(a);
+    t_raw_ask(a, 5, 1, UINT64_MAX);
+    t_raw_give(a, t_raw_expect(a, ZI_MSG_GRANT)->grant.runs[0]);
+    t_raw_step_end(a);
+    t_raw_status(path, &s, &before, 1);
+    assert_in_range(before.claim_bytes, 10 * MIB, 12 * MIB);
+    t_broker_kill_child(&broker);
+    a = come_back(a, false);
+    t_raw_status(path, &s, &after, 1);
+    assert_int_equal(before.claim_bytes, after.claim_bytes);
+
+    t_raw_step(a);
+    t_raw_ask(a, 1, 1, UINT64_MAX);
+    zi_run run = t_raw_expect(a, ZI_MSG_GRANT)->grant.runs[0];
+    t_broker_kill_child(&broker);
+    a = come_back(a, true);
+    t_raw_status(path, &s, &after, 1);
+    assert_int_equal(before.claim_bytes, after.claim_bytes);
+    t_raw_give(a, run);
+    t_raw_step_end(a);
+    leave(a);
+}
+
 /* A job that dies while no broker runs: its successor finds out and gives its memory to
  * others.  A newcomer waits until that is clear. */
 static void
@@ -510,9 +544,10 @@ main(void)
 {
 #define story(f) cmocka_unit_test_setup_teardown(f, start, stop)
     const struct CMUnitTest tests[] = {
-        story(leases_survive), story(request_in_flight), story(grant_not_heard),
-        story(return_lost),    story(steps_go_on),       story(death_meanwhile),
-        story(from_nothing),   story(second_broker),     story(many_kills),
+        story(leases_survive),  story(request_in_flight), story(grant_not_heard),
+        story(return_lost),     story(steps_go_on),       story(claims_survive),
+        story(death_meanwhile), story(from_nothing),      story(second_broker),
+        story(many_kills),
     };
     signal(SIGPIPE, SIG_IGN);
     return t_main(tests);
