@@ -372,7 +372,7 @@ issue(zi_exec *e, exec_run *r)
         ZI_TRY(ops->stream_run(e->compute, exec_run_piece, &r->jobs[i]));
         if (e->session)
             ZI_TRY(ops->fence_record(e->lead[e->lead_next++ % EXEC_LEAD], e->compute));
-        exec_slots_close(e, r, p);
+        exec_slots_close(e, p);
     }
     return ops->fence_record(r->done, e->compute);
 }

@@ -167,9 +167,8 @@ exec_slots_open(zi_exec *e, exec_run *r, const exec_piece *p)
 }
 
 void
-exec_slots_close(zi_exec *e, exec_run *r, const exec_piece *p)
+exec_slots_close(zi_exec *e, const exec_piece *p)
 {
-    (void)r;
     if (!e->session) return;
     for (uint32_t i = 0; i < p->n_close; i++) {
         const uint32_t s = e->close_at[p->first_close + i];

@@ -124,7 +124,7 @@ struct zi_exec {
 zico_status exec_memory_open(zi_exec *e);
 void        exec_memory_close(zi_exec *e);
 zico_status exec_slots_open(zi_exec *e, exec_run *r, const exec_piece *p);
-void        exec_slots_close(zi_exec *e, exec_run *r, const exec_piece *p);
+void        exec_slots_close(zi_exec *e, const exec_piece *p);
 char       *exec_at(const exec_run *r, exec_ref ref);
 
 /* exec_compile.c */
