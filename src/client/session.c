@@ -258,10 +258,7 @@ zi_session_poison(zi_session *s)
 unsigned
 zi_session_cores(zi_session *s)
 {
-    pthread_mutex_lock(&s->mu);
-    unsigned cores = s->cores;
-    pthread_mutex_unlock(&s->mu);
-    return cores;
+    return atomic_load_explicit(&s->cores, memory_order_relaxed);
 }
 
 zi_device *

@@ -62,6 +62,11 @@ typedef struct zi_session_options {
     void          *user;
 } zi_session_options;
 
+/* What `zico run` said of this job in the environment (ZICO_JOB_NAME, _MIN, _MAX, _CLAIM, _WEIGHT,
+ * _CORES) fills what the caller has left open.  Only hints: who a job is, the broker knows from
+ * the kernel.  What cannot be read counts as not given.  The strings are the environment's. */
+void zi_session_hints(zi_session_options *opt);
+
 zico_status zi_session_open(const zi_session_options *opt, zi_session **ret_session);
 void        zi_session_close(zi_session *s); /* NULL is fine */
 

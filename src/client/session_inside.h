@@ -138,7 +138,7 @@ struct zi_session {
     uint64_t          step_bytes; /* leased, not fixed */
     zi_tide           tide;
 
-    unsigned            cores;
+    _Atomic unsigned    cores; /* told last; read by kernels without the lock */
     uint64_t            budget_bytes;
     zico_stats          stats;
     zi_session_watcher *watchers; /* guarded by watch_mu */

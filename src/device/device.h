@@ -128,7 +128,7 @@ extern const zi_device_ops zi_device_host;
 /* By name; NULL if there is none.  The list is in device_table.c. */
 const zi_device_ops *zi_device_find(const char *name);
 
-/* The region size for a budget: the power of two nearest to budget / 256, between
+/* The region size for a budget: the power of two nearest to budget / 1024, between
  * ZI_REGION_MIN and ZI_REGION_MAX. */
 uint64_t zi_device_region_bytes(uint64_t budget_bytes);
 

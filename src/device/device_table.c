@@ -18,7 +18,7 @@ zi_device_find(const char *name)
 uint64_t
 zi_device_region_bytes(uint64_t budget_bytes)
 {
-    uint64_t want = budget_bytes / 256;
+    uint64_t want = budget_bytes / 1024;
     uint64_t size = ZI_REGION_MIN;
 
     /* the next power of two is nearer once want passes the middle, 1.5 x size */

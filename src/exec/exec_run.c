@@ -145,6 +145,19 @@ finish_step(exec_run *r)
     pthread_mutex_unlock(&e->mu);
 }
 
+/* Threads for the next kernel: 1 or all, as told by the caller, the stream and the broker. */
+static unsigned
+threads_now(zi_exec *e, unsigned n_cores)
+{
+    unsigned nt = atomic_load_explicit(&e->threads_now, memory_order_relaxed);
+    if (n_cores == 1 || (e->session && zi_session_cores(e->session) == 1)) nt = 1;
+    if (nt != e->omp_threads) {
+        zi_dnn_set_threads(nt);
+        e->omp_threads = nt;
+    }
+    return nt;
+}
+
 void
 exec_run_piece(void *arg, unsigned n_cores)
 {
@@ -152,18 +165,13 @@ exec_run_piece(void *arg, unsigned n_cores)
     exec_run         *r = job->run;
     zi_exec          *e = r->e;
     const exec_piece *p = &e->pieces[job->piece];
-    unsigned          nt = atomic_load_explicit(&e->threads_now, memory_order_relaxed);
+    uint64_t          now = e->os->now_ns(e->os);
 
-    if (n_cores < nt) nt = n_cores == 1 ? 1 : nt;
-    if (nt != e->omp_threads) {
-        zi_dnn_set_threads(nt);
-        e->omp_threads = nt;
-    }
-    uint64_t now = e->os->now_ns(e->os);
     for (uint32_t a = p->begin; a < p->end; a++) {
         const exec_cmd *cmd = &e->cmds[a];
         r->begin_ns[a] = now;
         if (cmd->kind == ZI_ACT_RUN || cmd->kind == ZI_ACT_REDO) {
+            const unsigned nt = threads_now(e, n_cores);
             if (atomic_load_explicit(&e->failed, memory_order_relaxed) == 0)
                 run_node(r, cmd, nt);
             if (e->opt.watch && r->bad == ZI_ID_NONE) look_for_bad(r, cmd, nt);

@@ -82,6 +82,8 @@ open_session(zi_engine *e, const zi_engine_options *opt, zi_train_diag *diag)
     if (!socket && opt->budget_bytes == 0) return ZICO_OK;
     if (!socket) so.local_bytes = opt->budget_bytes;
     if (opt->n_threads) so.core_mode = ZI_CORES_FIXED;
+    so.features = ZI_FEATURE_STEPS | ZI_FEATURE_NATIVE;
+    zi_session_hints(&so);
     zico_status st = zi_session_open(&so, &e->session);
     if (st < 0)
         return zi_train_fail(diag, st, "%s%s: %s",

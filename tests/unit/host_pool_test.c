@@ -38,9 +38,9 @@ region_size_follows_budget(void **state)
 {
     (void)state;
     assert_int_equal(2 * MIB, zi_device_region_bytes(1));
-    assert_int_equal(2 * MIB, zi_device_region_bytes(600 * MIB));
-    assert_int_equal(4 * MIB, zi_device_region_bytes(1024 * MIB));
-    assert_int_equal(32 * MIB, zi_device_region_bytes(8192 * MIB));
+    assert_int_equal(2 * MIB, zi_device_region_bytes(2048 * MIB));
+    assert_int_equal(4 * MIB, zi_device_region_bytes(4096 * MIB));
+    assert_int_equal(8 * MIB, zi_device_region_bytes(8192 * MIB));
     assert_int_equal(64 * MIB, zi_device_region_bytes(UINT64_MAX));
 }
 
