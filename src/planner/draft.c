@@ -154,6 +154,42 @@ zi_draft_longest_gap(const zi_draft *d, zi_tensor_id t)
     return best;
 }
 
+zi_gap
+zi_draft_turn_gap(const zi_draft *d, zi_tensor_id t)
+{
+    for (uint32_t i = d->use_first[t]; i + 1 < d->use_first[t + 1]; i++) {
+        zi_node_id from = d->uses[i], to = d->uses[i + 1];
+        if (d->g->nodes[to].phase == ZI_PHASE_FORWARD || to == from + 1) continue;
+        if (d->g->nodes[from].phase != ZI_PHASE_FORWARD) break;
+        return (zi_gap){from, to, d->start_ns[from + 1], d->start_ns[to]};
+    }
+    return (zi_gap){.from = ZI_ID_NONE, .to = ZI_ID_NONE};
+}
+
+bool
+zi_draft_leaves(const zi_draft *d, zi_tensor_id t, zi_node_id from, zi_node_id to)
+{
+    const zi_fate *f = &d->fate[t];
+    return f->kind != ZI_FATE_KEEP && to > from + 1 &&
+           (f->to_last == 0 || (to >= f->to_first && to <= f->to_last)) &&
+           d->start_ns[to] - d->start_ns[from + 1] >= f->gap_ns;
+}
+
+void
+zi_draft_leave_in(zi_draft *d, zi_tensor_id t, zi_fate_kind kind, zi_gap gap)
+{
+    zi_node_id p = d->g->tensors[t].producer;
+    if (gap.from == ZI_ID_NONE || !zi_draft_may_leave(d, t)) return;
+    if (kind == ZI_FATE_REDO &&
+        (gap.to > d->redo_until[p] ||
+         !(zi_op_get(d->g->nodes[p].op)->flags & ZI_OPF_RECOMPUTE)))
+        return;
+    d->fate[t] = (zi_fate){.kind = kind,
+                           .to_first = gap.to,
+                           .to_last = gap.to,
+                           .in_at = ZI_ID_NONE};
+}
+
 bool
 zi_draft_may_redo(const zi_draft *d, zi_tensor_id t)
 {
@@ -206,9 +242,8 @@ present_at(const zi_draft *d, zi_tensor_id r, zi_node_id at)
             hi = mid;
     }
     if (lo == d->use_first[r + 1]) return false; /* dead by then */
-    if (f->kind == ZI_FATE_KEEP || d->uses[lo] == at) return true;
-    zi_node_id from = d->uses[lo - 1], to = d->uses[lo];
-    return to == from + 1 || d->start_ns[to] - d->start_ns[from + 1] < f->gap_ns;
+    if (d->uses[lo] == at) return true;
+    return !zi_draft_leaves(d, r, d->uses[lo - 1], d->uses[lo]);
 }
 
 static bool

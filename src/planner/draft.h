@@ -9,8 +9,9 @@
  *         --clock, room--> out, in, wait --> plan
  *
  * RULES
- *   D1  A tensor leaves in every gap between two uses that is at least fate.gap_ns long; all
- *       uses are counted in the graph's order and in computation time (start_ns).
+ *   D1  A tensor leaves in every gap between two uses that is at least fate.gap_ns long and
+ *       ends between to_first and to_last; all uses are counted in the graph's order and in
+ *       computation time (start_ns).
  *   D2  Nodes run again only because an absent tensor is about to be read, and then in the
  *       graph's order.  Bytes that no act reads any more are dropped at once.
  *   D3  A fate that cannot be obeyed (not recomputable, or an updater of an input has run by
@@ -29,11 +30,13 @@ typedef struct zi_fate {
     zi_fate_kind kind;
     bool         hold;   /* KEEP: also when nobody but redos read it any more */
     uint64_t     gap_ns; /* shortest gap in which it leaves; see D1                     */
-    uint32_t     group;  /* REDO: members come back together; 0: each on its own        */
-    bool         barrier; /* SWAP: goes out beside the last reader before the gap, and
+    zi_node_id   to_first,
+        to_last;        /* and only in gaps that end there; 0, 0: in all        */
+    uint32_t   group;   /* REDO: members come back together; 0: each on its own        */
+    bool       barrier; /* SWAP: goes out beside the last reader before the gap, and
                            * computation waits for it after that node                    */
-    zi_node_id   in_at; /* SWAP: comes in before this node; NONE: as the clock says    */
-    uint64_t lead_ns;   /* SWAP: comes in so much earlier than the clock says          */
+    zi_node_id in_at;   /* SWAP: comes in before this node; NONE: as the clock says    */
+    uint64_t   lead_ns; /* SWAP: comes in so much earlier than the clock says          */
 } zi_fate;
 
 typedef struct zi_draft {
@@ -79,7 +82,16 @@ uint64_t zi_draft_out_ns(const zi_draft *d, zi_tensor_id t);
 uint64_t zi_draft_in_ns(const zi_draft *d, zi_tensor_id t);
 bool     zi_draft_has_tier(const zi_draft *d);
 
-/* Leave in the longest gap: the usual fates. */
+/* The gap between its last forward and its first backward use. */
+zi_gap zi_draft_turn_gap(const zi_draft *d, zi_tensor_id t);
+
+/* Leave in this gap only, if that is possible at all. */
+void zi_draft_leave_in(zi_draft *d, zi_tensor_id t, zi_fate_kind kind, zi_gap gap);
+
+/* Would the root leave in the gap between these two uses? */
+bool zi_draft_leaves(const zi_draft *d, zi_tensor_id t, zi_node_id from, zi_node_id to);
+
+/* Leave in the longest gap, and in equals: the usual fates. */
 void zi_draft_redo(zi_draft *d, zi_tensor_id t);
 void zi_draft_swap(zi_draft *d, zi_tensor_id t);
 

@@ -68,9 +68,7 @@ leaves_after(const walk *w, zi_tensor_id r, zi_node_id n)
     if (w->pinned[r] || w->d->lives_on[r]) return false;
     if (w->next_use[r] >= w->d->use_first[r + 1])
         return !f->hold; /* nobody reads it again */
-    if (f->kind == ZI_FATE_KEEP) return false;
-    zi_node_id to = w->d->uses[w->next_use[r]];
-    return to > n + 1 && w->d->start_ns[to] - w->d->start_ns[n + 1] >= f->gap_ns;
+    return zi_draft_leaves(w->d, r, n, w->d->uses[w->next_use[r]]);
 }
 
 /* -- getting back what is absent --------------------------------------------------------- */
@@ -155,7 +153,8 @@ worth_holding(const walk *w, zi_tensor_id r, zi_node_id base)
     const zi_draft *d = w->d;
     if (d->lives_on[r]) return true;
     uint64_t away_ns = d->start_ns[d->uses[w->next_use[r]]] - d->start_ns[base];
-    if (d->fate[r].kind == ZI_FATE_SWAP) return away_ns < d->fate[r].gap_ns;
+    if (d->fate[r].kind == ZI_FATE_SWAP)
+        return !zi_draft_leaves(d, r, base, d->uses[w->next_use[r]]);
     return d->collect_ns > 0 && away_ns <= d->collect_ns;
 }
 

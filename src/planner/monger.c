@@ -110,8 +110,8 @@ zi_monger_cut(zi_draft *d, const zi_node_id *cut, size_t n_cuts)
         if (own >= n_cuts) continue; /* behind the last cut */
         if (segment_of(cut, n_cuts, last_forward_use(d, t, backward)) > own) {
             d->fate[t].hold = true; /* a border: redos of its segment start here */
-        } else if (zi_draft_may_redo(d, t)) {
-            zi_draft_redo(d, t);
+        } else {
+            zi_draft_leave_in(d, t, ZI_FATE_REDO, zi_draft_turn_gap(d, t));
             d->fate[t].group = own + 1;
         }
     }

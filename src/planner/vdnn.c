@@ -28,17 +28,14 @@ is_heavy(const zi_graph *g, zi_node_id n)
     return (zi_op_get(g->nodes[n].op)->flags & ZI_OPF_HEAVY) != 0;
 }
 
-/* Does root t go out under the policy?  It leaves after its last forward reader and is read
- * backward; conv: one of its forward readers is heavy. */
+/* Does root t go out under the policy?  It is read backward; conv: one of its forward readers is heavy. */
 static bool
 goes_out(const zi_draft *d, zi_tensor_id t, zi_vdnn_policy policy, zi_gap *ret_gap)
 {
     const zi_graph *g = d->g;
     if (policy == ZI_VDNN_NONE || !zi_draft_may_leave(d, t)) return false;
-    *ret_gap = zi_draft_longest_gap(d, t);
-    if (ret_gap->from == ZI_ID_NONE || g->nodes[ret_gap->to].phase != ZI_PHASE_BACKWARD)
-        return false;
-    if (g->nodes[ret_gap->from].phase != ZI_PHASE_FORWARD) return false;
+    *ret_gap = zi_draft_turn_gap(d, t);
+    if (ret_gap->from == ZI_ID_NONE) return false;
     if (policy == ZI_VDNN_ALL) return true;
     for (uint32_t i = d->use_first[t] + 1; i < d->use_first[t + 1]; i++)
         if (d->uses[i] <= ret_gap->from && is_heavy(g, d->uses[i])) return true;
@@ -96,7 +93,7 @@ zi_vdnn_apply(zi_draft *d, zi_vdnn_policy policy)
         for (zi_tensor_id t = 0; t < g->n_tensors; t++) {
             zi_gap gap;
             if (!goes_out(d, t, policy, &gap)) continue;
-            zi_draft_swap(d, t);
+            zi_draft_leave_in(d, t, ZI_FATE_SWAP, gap);
             d->fate[t].barrier = true;
             next[t] = first[gap.from];
             first[gap.from] = t;

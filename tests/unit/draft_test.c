@@ -68,6 +68,10 @@ random_fates(zi_draft *d)
         if (t_rand_below(3) == 0) f->gap_ns = t_rand_below(f->gap_ns + 1);
         if (t_rand_below(4) == 0) f->group = 1 + (uint32_t)t_rand_below(3);
         if (t_rand_below(4) == 0) f->barrier = true;
+        if (t_rand_below(5) == 0) f->hold = true;
+        if (t_rand_below(5) == 0) f->to_last = (zi_node_id)t_rand_below(d->g->n_nodes);
+        if (t_rand_below(5) == 0)
+            zi_draft_leave_in(d, t, f->kind, zi_draft_turn_gap(d, t));
         if (t_rand_below(6) == 0) f->in_at = (zi_node_id)t_rand_below(d->g->n_nodes);
         if (t_rand_below(6) == 0) f->lead_ns = t_rand_below(100000);
     }
