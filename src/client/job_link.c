@@ -422,6 +422,7 @@ take_welcome(zi_session *s, const int *fds, size_t n_fds)
     const zi_msg_welcome *w = &s->rx_msg->welcome;
 
     if (n_fds != 2) return ZICO_E_PROTO;
+    if (w->features & ZI_FEATURE_GUARD) s->opt.guard = true;
     s->version = w->version;
     s->job = w->job;
     s->token = w->token;
