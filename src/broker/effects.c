@@ -123,7 +123,9 @@ deny_text(zi_broker *b, zi_msg_deny *d)
              "asked for %s; %s could be had of a budget of %s: %s%s",
              zi_size_format(d->asked_bytes, asked), zi_size_format(d->had_bytes, had),
              zi_size_format(sum.target_bytes, budget),
-             zico_status_text((zico_status)d->status),
+             d->status == ZICO_E_NOMEM
+                 ? "beyond its claim, and nothing safe is left to give"
+                 : zico_status_text((zico_status)d->status),
              d->status == ZICO_E_BUDGET
                  ? "; lower what the job needs, or raise the budget or the job's maximum "
                    "(zico limit)"

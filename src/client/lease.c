@@ -394,6 +394,10 @@ zi_lease_take_stock(zi_session *s, zi_pending *p)
     s->n_stock += p->n_regions;
     s->stats.leased_bytes += p->n_regions * s->shape.region_bytes;
     zi_lease_count_peak(s);
+    if (!s->in_step && s->stats.n_steps > 0) { /* it came too late: the step is over */
+        zi_lease_drop_stock(s, UINT32_MAX);
+        zi_lease_flush(s);
+    }
     zi_keeper_wake(s);
 }
 

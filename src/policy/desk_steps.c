@@ -271,7 +271,9 @@ zi_desk_step_end(zi_desk *d, zi_job_id job, uint64_t step_no, const zi_tide *obs
     learn(d, job, observed && observed->n_points > 0 ? observed : &own);
     v->step_no = step_no;
     j->in_step = false;
-    j->n_ahead = 0;
+    uint64_t left = v->step_bytes / d->view.region_bytes;
+    if (j->n_ahead > left)
+        j->n_ahead = (uint32_t)left; /* what is still there can be recalled */
     if (j->suspend_wanted) {
         j->suspend_wanted = false;
         j->leaving = true;
