@@ -164,10 +164,11 @@ def torch_worker(name):
     for line in sys.stdin:
         n = int(line.split()[1])
         t = []
+        clock = time.process_time if os.environ.get("ZI_CPU") else time.perf_counter
         for _ in range(n):
-            t0 = time.perf_counter()
+            t0 = clock()
             step()
-            t.append(time.perf_counter() - t0)
+            t.append(clock() - t0)
         print(statistics.median(t), flush=True)
 
 
@@ -193,6 +194,8 @@ def one(name, threads, opt, env):
     spec, batch = NETS[name]
     engine = [os.path.join(os.environ["ZI_BUILD_DIR"], "bench", "engine_step"), spec, "--batch",
               str(batch), "--threads", str(threads), "--steps", str(opt.steps), "--follow"]
+    if opt.cpu:
+        engine.append("--cpu")
     torch_cmd = ["/usr/bin/python3", __file__, "--worker", name]
     e = {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
     formats = ["nchw"] if name in ("lstm_lm", "gpt") else ["nchw", "channels_last"]
@@ -229,11 +232,15 @@ def main():
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--steps", type=int, default=3)
     p.add_argument("--json")
+    p.add_argument("--cpu", action="store_true",
+                   help="processor time instead of the clock: one thread on a busy machine")
     p.add_argument("--worker")
     opt = p.parse_args()
     if opt.worker:
         return torch_worker(opt.worker)
     env = {}
+    if opt.cpu:
+        os.environ["ZI_CPU"] = "1"
     if os.environ.get("ZI_RECORDER"):
         env = {"LD_PRELOAD": os.environ["ZI_RECORDER"]}
         # What a Python with torch holds before there is a network.

@@ -1,9 +1,10 @@
 /* bench/engine_step.c -- step time and peak of one network in the executor.
  *
  *   engine_step NET [--batch N] [--threads N] [--steps N] [--warm N] [--optim sgd|momentum|adam|adamw]
- *          [--ops] [--plan keep] [--follow]
+ *          [--ops] [--cpu] [--follow]
  *
  * Prints one line of JSON: median step, peak bytes, time to the first step, issue overhead.
+ * --cpu measures processor time instead of the clock: for a busy machine and one thread.
  * --ops adds a table of where the time goes.  --follow: reads "go" lines and answers each
  * with the time of a few steps, so that bench/engine.py can take turns with PyTorch.
  */
@@ -19,7 +20,7 @@ typedef struct options {
     int64_t       batch;
     unsigned      threads, steps, warm;
     zi_optim_kind optim;
-    bool          ops, follow;
+    bool          ops, follow, cpu;
 } options;
 
 typedef struct bench {
@@ -31,11 +32,13 @@ typedef struct bench {
     uint64_t      step;
 } bench;
 
+static clockid_t measured = CLOCK_MONOTONIC;
+
 static double
 now_s(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(measured, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -195,6 +198,8 @@ parse(int argc, char **argv, options *o)
         const char *v = i + 1 < argc ? argv[i + 1] : "";
         if (strcmp(argv[i], "--ops") == 0)
             o->ops = true;
+        else if (strcmp(argv[i], "--cpu") == 0)
+            o->cpu = true;
         else if (strcmp(argv[i], "--follow") == 0)
             o->follow = true;
         else if (strcmp(argv[i], "--batch") == 0)
@@ -228,6 +233,7 @@ main(int argc, char **argv)
     zi_exec_memory m;
 
     parse(argc, argv, &b.o);
+    if (b.o.cpu) measured = CLOCK_PROCESS_CPUTIME_ID;
     const double t0 = now_s();
     b.g = build(&b.o);
     zi_exec_options opt = {.graph = b.g, .n_threads = b.o.threads, .seed = 1};
