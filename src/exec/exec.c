@@ -108,7 +108,11 @@ open_runs(zi_exec *e)
         w->jobs = zi_calloc(e->n_pieces + 1u, sizeof *w->jobs);
         w->begin_ns = zi_calloc(e->plan->n_acts + 1u, sizeof *w->begin_ns);
         w->end_ns = zi_calloc(e->plan->n_acts + 1u, sizeof *w->end_ns);
-        if (!w->jobs || !w->begin_ns || !w->end_ns) return ZICO_E_NOMEM;
+        w->copies = zi_calloc(e->n_copies + 1u, sizeof *w->copies);
+        if (!w->jobs || !w->begin_ns || !w->end_ns || !w->copies) return ZICO_E_NOMEM;
+        for (uint32_t a = 0; a < e->plan->n_acts; a++)
+            if (e->cmds[a].kind == ZI_ACT_OUT || e->cmds[a].kind == ZI_ACT_IN)
+                w->copies[e->cmds[a].copy] = (exec_copy){.run = w, .act = a};
         for (uint32_t i = 0; i < e->n_pieces; i++)
             w->jobs[i] = (exec_job){.run = w, .piece = i};
         ZI_TRY(e->dev->ops->fence_new(e->dev, &w->done));
@@ -239,6 +243,7 @@ zi_exec_free(zi_exec *e)
     for (uint32_t r = 0; r < ZI_EXEC_AHEAD_MAX; r++) {
         if (e->runs[r].done) ops->fence_free(e->runs[r].done);
         zi_free(e->runs[r].jobs);
+        zi_free(e->runs[r].copies);
         zi_free(e->runs[r].begin_ns);
         zi_free(e->runs[r].end_ns);
     }
@@ -315,26 +320,6 @@ set_scalar(zi_exec *e, exec_run *r, zi_tensor_id t, float v)
     if (t != ZI_ID_NONE) memcpy(feed_at(e, r, e->feed_of[t]), &v, sizeof v);
 }
 
-/* What a copy of a tensor carries to its stream; lives in the command itself. */
-typedef struct copy_job {
-    zi_exec        *e;
-    const exec_cmd *cmd;
-    char           *at;
-} copy_job;
-
-static void
-do_copy(void *arg, unsigned n_cores)
-{
-    copy_job   *j = arg;
-    zico_status st =
-        j->cmd->kind == ZI_ACT_OUT
-            ? zi_tier_write(j->e->opt.tier, j->cmd->tier_at, j->at, j->cmd->bytes)
-            : zi_tier_read(j->e->opt.tier, j->cmd->tier_at, j->at, j->cmd->bytes);
-    (void)n_cores;
-    if (st < 0) exec_fail(j->e, st);
-    zi_free(j);
-}
-
 /* A copy starts when computation has come to its act; computation goes on. */
 static zico_status
 issue_copy(zi_exec *e, exec_run *r, const exec_cmd *cmd)
@@ -346,14 +331,11 @@ issue_copy(zi_exec *e, exec_run *r, const exec_cmd *cmd)
         return e->copy_fence && e->copy_fence[cmd->what]
                    ? ops->stream_wait(e->compute, e->copy_fence[cmd->what])
                    : ZICO_OK;
-    copy_job *j = zi_malloc(sizeof *j);
-    if (!j) return ZICO_E_NOMEM;
-    *j = (copy_job){e, cmd, exec_at(r, e->refs[cmd->first_ref])};
     ZI_TRY(ops->fence_record(e->made, e->compute));
     ZI_TRY(ops->stream_wait(s, e->made));
     if (cmd->kind == ZI_ACT_IN) /* the copy out of the same tensor comes first */
         ZI_TRY(ops->stream_wait(s, e->copy_fence[cmd->what]));
-    ZI_TRY(ops->stream_run(s, do_copy, j));
+    ZI_TRY(ops->stream_run(s, exec_run_copy, &r->copies[cmd->copy]));
     return ops->fence_record(e->copy_fence[cmd->what], s);
 }
 
@@ -400,6 +382,7 @@ zi_exec_step(zi_exec *e, const zi_exec_feed *feeds, size_t n_feeds, float lr,
     r->step = step;
     r->bad = ZI_ID_NONE;
     r->stall_ns = 0;
+    r->passed_ns = 0;
     pthread_mutex_lock(&e->mu);
     e->n_queued++;
     pthread_mutex_unlock(&e->mu);

@@ -131,6 +131,7 @@ compile_act(compiler *c, uint32_t a)
     e->refs[c->n_refs++] = ref_of(c, act->what);
     cmd->tier_at = c->tier_at[act->what];
     cmd->bytes = e->cost->tensor_bytes[act->what];
+    if (act->kind != ZI_ACT_WAIT) cmd->copy = e->n_copies++;
     return ZICO_OK;
 }
 

@@ -34,6 +34,7 @@ typedef struct exec_cmd {
     uint32_t    n_refs;
     exec_ref    scratch;
     uint64_t    tier_at, bytes; /* OUT, IN */
+    uint32_t    copy;           /* OUT, IN: which of a run's copies */
 } exec_cmd;
 
 /* A run of acts that is queued as one piece of work. */
@@ -51,17 +52,25 @@ typedef struct exec_job {
     uint32_t         piece;
 } exec_job;
 
+/* A copy between memory and tier on its way. */
+typedef struct exec_copy {
+    struct exec_run *run;
+    uint32_t         act;
+} exec_copy;
+
 /* One step under way. */
 typedef struct exec_run {
     zi_exec     *e;
     uint32_t     index;
-    char       **base; /* [n_slots + n_feeds] */
-    exec_job    *jobs; /* [n_pieces] */
+    char       **base;   /* [n_slots + n_feeds] */
+    exec_job    *jobs;   /* [n_pieces] */
+    exec_copy   *copies; /* [n_copies] */
     zi_fence    *done;
     bool         used;
     uint64_t     step;
     uint64_t    *begin_ns, *end_ns; /* [n_acts] */
-    uint64_t     stall_ns;
+    uint64_t     stall_ns;          /* compute stream only, as is the next */
+    uint64_t     passed_ns;         /* the end of the last piece; 0: none yet */
     zi_tensor_id bad;
 } exec_run;
 
@@ -81,7 +90,7 @@ struct zi_exec {
     exec_cmd   *cmds; /* [n_acts] */
     exec_ref   *refs;
     exec_piece *pieces;
-    uint32_t    n_pieces;
+    uint32_t    n_pieces, n_copies;
     uint32_t   *open_at, *close_at; /* slots in order of opening, of closing */
     exec_ref   *last_ref;           /* [n_tensors] where a root is at the end of a step */
     uint32_t    max_refs;
@@ -131,7 +140,7 @@ char       *exec_at(const exec_run *r, exec_ref ref);
 zico_status exec_compile(zi_exec *e, zi_graph_diag *diag);
 
 /* exec_run.c */
-zi_work_fn exec_run_piece;
+zi_work_fn exec_run_piece, exec_run_copy;
 void       exec_fail(zi_exec *e, zico_status st);
 
 #endif /* ZI_EXEC_PRIVATE_H */

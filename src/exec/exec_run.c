@@ -158,6 +158,25 @@ threads_now(zi_exec *e, unsigned n_cores)
     return nt;
 }
 
+/* On the stream of copies out, or of copies in. */
+void
+exec_run_copy(void *arg, unsigned n_cores)
+{
+    const exec_copy *c = arg;
+    exec_run        *r = c->run;
+    zi_exec         *e = r->e;
+    const exec_cmd  *cmd = &e->cmds[c->act];
+    char            *at = exec_at(r, e->refs[cmd->first_ref]);
+
+    (void)n_cores;
+    r->begin_ns[c->act] = e->os->now_ns(e->os);
+    zico_status st = cmd->kind == ZI_ACT_OUT
+                         ? zi_tier_write(e->opt.tier, cmd->tier_at, at, cmd->bytes)
+                         : zi_tier_read(e->opt.tier, cmd->tier_at, at, cmd->bytes);
+    if (st < 0) exec_fail(e, st);
+    r->end_ns[c->act] = e->os->now_ns(e->os);
+}
+
 void
 exec_run_piece(void *arg, unsigned n_cores)
 {
@@ -167,8 +186,12 @@ exec_run_piece(void *arg, unsigned n_cores)
     const exec_piece *p = &e->pieces[job->piece];
     uint64_t          now = e->os->now_ns(e->os);
 
+    if (e->cmds[p->begin].kind == ZI_ACT_WAIT && r->passed_ns)
+        r->stall_ns += now - r->passed_ns;
     for (uint32_t a = p->begin; a < p->end; a++) {
         const exec_cmd *cmd = &e->cmds[a];
+        if (cmd->kind == ZI_ACT_OUT || cmd->kind == ZI_ACT_IN)
+            continue; /* exec_run_copy */
         r->begin_ns[a] = now;
         if (cmd->kind == ZI_ACT_RUN || cmd->kind == ZI_ACT_REDO) {
             const unsigned nt = threads_now(e, n_cores);
@@ -179,5 +202,6 @@ exec_run_piece(void *arg, unsigned n_cores)
         }
         r->end_ns[a] = now;
     }
+    r->passed_ns = now;
     if (p->end == e->plan->n_acts) finish_step(r);
 }

@@ -151,7 +151,8 @@ zi_exec_measured(zi_exec *e, zi_cost **ret_cost)
     ZI_TRY(zi_bound_cost(e->bound, &c));
     for (zi_node_id i = 0; i < e->g->n_nodes; i++)
         if (e->node_runs[i]) c->node_ns[i] = (uint64_t)(e->node_ns[i] / e->node_runs[i]);
-    memcpy(c->tensor_bytes, e->cost->tensor_bytes, c->n_tensors * sizeof *c->tensor_bytes);
+    memcpy(c->tensor_bytes, e->cost->tensor_bytes,
+           c->n_tensors * sizeof *c->tensor_bytes);
     memcpy(c->scratch_bytes, e->cost->scratch_bytes,
            c->n_nodes * sizeof *c->scratch_bytes);
     *ret_cost = c;
@@ -174,7 +175,7 @@ zi_exec_events(zi_exec *e, zi_exec_event *ret_events, size_t cap)
     if (zi_exec_drain(e) < 0 || !e->last_run) return 0;
     const exec_run *r = e->last_run;
     for (uint32_t a = 0; a < e->plan->n_acts; a++) {
-        if (e->cmds[a].kind != ZI_ACT_RUN && e->cmds[a].kind != ZI_ACT_REDO) continue;
+        if (e->cmds[a].kind == ZI_ACT_DROP) continue;
         if (n < cap)
             ret_events[n] = (zi_exec_event){.step = r->step,
                                             .kind = e->cmds[a].kind,
