@@ -1,0 +1,159 @@
+#!/usr/bin/python3
+"""Whole networks against PyTorch: 20 steps, PyTorch's weights loaded before each.
+
+Loss within 1e-5, relative.  Gradients: the L2 distance to PyTorch's plain kernels, over the run's
+20 steps, is at most twice the distance between PyTorch's own two sets of kernels (mkldnn and plain)
+in the same run, and so it is when the quietest step of each is compared; where these two sets are one (no
+convolutions), at most twice PyTorch's distance to double precision.
+
+Why over the run: one activation that lies within a rounding error of a ReLU's edge may fall on
+either side, in any implementation, and moves a whole step's gradient by up to a percent.
+
+timeout: 400
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import torch
+import torch.nn.functional as F
+import torch_nets as nets
+
+STEPS = 20
+torch.set_num_threads(1)
+
+
+def images(batch, size, classes):
+    return torch.randn(batch, 3, size, size), torch.randint(classes, (batch,))
+
+
+def tokens(batch, seq, vocab):
+    return torch.randint(vocab, (batch, seq)), torch.randint(vocab, (batch, seq))
+
+
+def maps(batch, size, classes):
+    return torch.randn(batch, 3, size, size), torch.randint(classes, (batch, size, size))
+
+
+# spec, batch, network, one batch of data
+CASES = {
+    "resnet20": ("resnet20:size=16", 4, lambda: nets.ResNet20(), lambda: images(4, 16, 10)),
+    "vgg16": ("vgg16:classes=10,size=32,width=64,dropout=0", 2,
+              lambda: nets.vgg16(10, 32, 64), lambda: images(2, 32, 10)),
+    "mobilenet_v2": ("mobilenet_v2:classes=10,size=64,dropout=0", 8,
+                     lambda: nets.mobilenet_v2(10), lambda: images(8, 64, 10)),
+    "lstm_lm": ("lstm_lm:vocab=50,width=24,hidden=32,layers=2,seq=9,dropout=0", 5,
+                lambda: nets.LstmLm(50, 24, 32, 2), lambda: tokens(5, 9, 50)),
+    "gpt": ("gpt:vocab=40,seq=16,width=48,layers=2,heads=4", 3,
+            lambda: nets.Gpt(40, 16, 48, 2, 4), lambda: tokens(3, 16, 40)),
+    "unet": ("unet:size=32,width=8", 2, lambda: nets.UNet(8), lambda: maps(2, 32, 2)),
+}
+
+
+def gradients(model, x, y, mkldnn=True):
+    """Loss and gradients; running statistics are left as they were."""
+    before = {k: v.clone() for k, v in model.named_buffers()}
+    model.zero_grad()
+    with torch.backends.mkldnn.flags(enabled=mkldnn):
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+    for k, v in model.named_buffers():
+        v.copy_(before[k])
+    return loss.item(), {k: p.grad.detach().double().clone()
+                         for k, p in model.named_parameters()}
+
+
+def distance(a, b):
+    return sum(((a[k] - b[k]) ** 2).sum().item() for k in a) ** 0.5
+
+
+def size(a):
+    return sum((v ** 2).sum().item() for v in a.values()) ** 0.5
+
+
+class Tool:
+    def __init__(self, spec, batch, folder):
+        path = os.path.join(os.environ["ZI_BUILD_DIR"], "tests/helper/step_tool")
+        self.files = [os.path.join(folder, "in"), os.path.join(folder, "out")]
+        self.process = subprocess.Popen([path, spec, str(batch), "1"], text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def step(self, model, x, y):
+        given = {k: v for k, v in model.state_dict().items()
+                 if not k.endswith("num_batches_tracked")}
+        given["x"] = x if x.dtype == torch.float32 else x.int()
+        given["y"] = y.int()
+        nets.save_file(self.files[0], given)
+        self.process.stdin.write(" ".join(self.files) + "\n")
+        self.process.stdin.flush()
+        if self.process.stdout.readline() != "ok\n":
+            raise RuntimeError("step_tool failed")
+        got, _ = nets.load_file(self.files[1])
+        loss = got.pop("loss").item()
+        return loss, {k[len("grad."):]: v.double() for k, v in got.items()}
+
+    def close(self):
+        self.process.stdin.close()
+        return self.process.wait()
+
+
+def update(model, grads, speed, lr=0.01):
+    with torch.no_grad():
+        for k, p in model.named_parameters():
+            speed[k] = 0.9 * speed.get(k, 0) + grads[k].float()
+            p -= lr * speed[k]
+
+
+def run(name, folder):
+    spec, batch, make, data = CASES[name]
+    torch.manual_seed(7)
+    model = make().train()
+    tool, speed, bad = Tool(spec, batch, folder), {}, []
+    errors, worst = [], 0.0
+    for step in range(1, STEPS + 1):
+        x, y = data()
+        loss, grads = tool.step(model, x, y)
+        loss_mkl, mkl = gradients(model, x, y, True)
+        loss_plain, plain = gradients(model, x, y, False)
+        if set(grads) != set(plain):
+            return [f"{name}: parameters differ: {sorted(set(grads) ^ set(plain))[:6]}"]
+        own, ours = distance(mkl, plain), distance(grads, plain)
+        if own < 1e-9 * size(plain):  # one set of kernels: double is the judge
+            twin = make().double().train()
+            twin.load_state_dict(model.state_dict())
+            _, exact = gradients(twin, x.double() if x.is_floating_point() else x, y)
+            own, ours = distance(plain, exact), distance(grads, exact)
+        off = abs(loss - loss_plain) / abs(loss_plain)
+        worst = max(worst, off)
+        errors.append((ours, own))
+        if off > 1e-5:
+            bad.append(f"{name} step {step}: loss {loss}, PyTorch {loss_plain}")
+        update(model, mkl, speed)
+    if tool.close() != 0:
+        bad.append(f"{name}: step_tool did not end well")
+    total = [sum(e[i] ** 2 for e in errors) ** 0.5 for i in (0, 1)]
+    quiet = [min(e[i] for e in errors) for i in (0, 1)]
+    print(f"{name}: loss within {worst:.1e}; gradient error {total[0]:.2e}, PyTorch's own "
+          f"{total[1]:.2e} ({total[0] / total[1]:.2f}x; quietest {quiet[0] / quiet[1]:.2f}x); "
+          f"last loss {loss_plain:.4f}", flush=True)
+    for what, (ours, own) in (("L2 of the run", total), ("quietest step", quiet)):
+        if ours > 2 * own:
+            bad.append(f"{name}, {what}: gradient error {ours:.3g}, PyTorch's own {own:.3g}")
+    return bad
+
+
+def main():
+    wanted = sys.argv[1:] or list(CASES)
+    bad = []
+    with tempfile.TemporaryDirectory(prefix="zi-test-") as folder:
+        for name in wanted:
+            bad += run(name, folder)
+    for line in bad[:20]:
+        print("FAILED", line)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
