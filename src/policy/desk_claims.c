@@ -49,10 +49,10 @@ zi_desk_hard_need(const zi_desk *d, const zi_desk_row *j)
 }
 
 uint64_t
-zi_desk_room(zi_desk *d, zi_job_id job)
+zi_desk_room(const zi_desk *d, zi_job_id job)
 {
     const zi_desk_row *j = &d->row[job];
-    const zi_job_view *v = zi_desk_view_of(d, job);
+    const zi_job_view *v = &d->job[j->at];
     uint64_t           others = d->permanent_bytes - j->stays_bytes;
     uint64_t           room = minus(minus(d->target_bytes, others), v->fixed_bytes);
     uint64_t           max = v->limits.max_bytes;
@@ -199,7 +199,11 @@ zi_desk_is_beyond(const zi_desk *d, const zi_request *req)
 {
     const zi_desk_row *j = &d->row[req->job];
     if (!j->in_step) return false;
-    if (req->hold != ZI_HOLD_STEP) return true;
+    /* a job that is being learnt pays for what stays out of its claim (desk_queue.c), as long
+     * as what others are known to need still fits beside it */
+    if (req->hold != ZI_HOLD_STEP &&
+        (!zi_desk_is_learning(j) || !zi_desk_fits_drained(d, req)))
+        return true;
     return d->job[j->at].step_bytes + req->size_bytes > j->step_claim_bytes;
 }
 

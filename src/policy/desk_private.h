@@ -153,7 +153,7 @@ uint64_t zi_desk_need(const zi_desk *d, const zi_desk_row *j);
 /* The part of it without which it cannot run: without the 5 % on top. */
 uint64_t zi_desk_hard_need(const zi_desk *d, const zi_desk_row *j);
 /* What the job could hold in a step if all other steps ended. */
-uint64_t zi_desk_room(zi_desk *d, zi_job_id job);
+uint64_t zi_desk_room(const zi_desk *d, zi_job_id job);
 uint64_t zi_desk_claim(zi_desk *d, zi_job_id job);
 /* What the job is to the banker: bytes beyond what stays with it anyway. */
 zi_banker_job zi_desk_banked(const zi_desk *d, zi_job_id job, uint64_t claim_bytes);
@@ -176,7 +176,7 @@ bool zi_desk_is_stuck(const zi_desk *d, zi_job_id job);
 
 /* -- desk_queue.c ------------------------------------------------------------------------ */
 /* Would it fit if all present steps ended?  (Else only somebody's leaving helps.) */
-bool zi_desk_fits_drained(zi_desk *d, const zi_request *req);
+bool zi_desk_fits_drained(const zi_desk *d, const zi_request *req);
 /* Grants what may be granted, oldest first; true: something was. */
 bool          zi_desk_serve(zi_desk *d);
 bool          zi_desk_grant_one(zi_desk *d, uint64_t id, uint32_t n_regions);

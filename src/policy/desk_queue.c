@@ -20,6 +20,22 @@ leaves_room(const zi_desk *d, zi_job_id job, uint64_t size_bytes)
            own <= d->target_bytes;
 }
 
+/* The claim of the step that the job is in, once this request is granted.  A job that is being
+ * learnt claims all there is without knowing what for: what it wants for good comes out of
+ * that, else its first gradients would wait for its own claim. */
+static uint64_t
+claim_after(const zi_desk *d, const zi_request *req)
+{
+    const zi_desk_row *j = &d->row[req->job];
+    uint64_t           held = d->job[j->at].step_bytes, claim = j->step_claim_bytes;
+    uint64_t           unit = d->view.region_bytes;
+    uint64_t           cost = zi_desk_cost(d, req->job, req->size_bytes);
+
+    if (!j->in_step || req->hold == ZI_HOLD_STEP || !zi_desk_is_learning(j)) return claim;
+    cost = (cost + unit - 1) / unit * unit;
+    return claim > held && claim - held >= cost ? claim - cost : held;
+}
+
 static zi_reason
 judge_permanent(zi_desk *d, const zi_request *req)
 {
@@ -27,7 +43,7 @@ judge_permanent(zi_desk *d, const zi_request *req)
     uint64_t           cost = zi_desk_cost(d, req->job, req->size_bytes);
 
     if (!leaves_room(d, req->job, req->size_bytes)) return ZI_REASON_ADMISSION;
-    bool safe = j->in_step ? zi_desk_may_exceed(d, req->job, j->step_claim_bytes, 0, cost)
+    bool safe = j->in_step ? zi_desk_may_exceed(d, req->job, claim_after(d, req), 0, cost)
                            : zi_desk_may_lose(d, cost);
     return safe ? ZI_REASON_NONE : ZI_REASON_UNSAFE;
 }
@@ -70,10 +86,10 @@ judge(zi_desk *d, const zi_request *req)
 }
 
 bool
-zi_desk_fits_drained(zi_desk *d, const zi_request *req)
+zi_desk_fits_drained(const zi_desk *d, const zi_request *req)
 {
     const zi_desk_row *j = &d->row[req->job];
-    const zi_job_view *v = zi_desk_view_of(d, req->job);
+    const zi_job_view *v = &d->job[j->at];
 
     if (!j->in_step || req->hold != ZI_HOLD_STEP) {
         uint64_t max = v->limits.max_bytes;
@@ -127,7 +143,9 @@ book_grant(zi_desk *d, const zi_request *found, uint32_t n_regions)
     zi_request req = *found;
 
     if (zi_desk_reserve(d) < 0) return false;
+    uint64_t claim = claim_after(d, &req);
     if (zi_ledger_grant(d->ledger, req.id, n_regions, &d->grant) < 0) return false;
+    d->row[req.job].step_claim_bytes = claim;
     uint64_t size = n_regions ? n_regions * d->view.region_bytes : req.size_bytes;
     forget_wait(d, &req);
     zi_desk_emit(d,

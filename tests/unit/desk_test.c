@@ -189,6 +189,57 @@ first_step_is_alone(void **state)
     close_office(&o);
 }
 
+/* A job that is being learnt claims everything; private memory that it wants in its first step
+ * (gradients, optimizer state) comes out of that claim at once, while another job's private
+ * request waits for the end of the step. */
+static void
+learner_charges(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "zico", 30);
+    zi_job_id a = join(&o, 0), b = join(&o, 0);
+    assert_true(get(&o, a, ZI_HOLD_PRIVATE, 2));
+    assert_true(begin(&o, a, 0));
+    assert_true(get(&o, a, ZI_HOLD_STEP, 6));
+    assert_false(get(&o, b, ZI_HOLD_PRIVATE, 3));
+    at(&o, o.now + 2 * ZI_DESK_AGE_NS); /* and blocks nothing, however long it waits */
+    assert_true(get(&o, a, ZI_HOLD_PRIVATE, 5));
+    assert_true(get(&o, a, ZI_HOLD_STEP, 7));
+    assert_int_equal(23 * R, zi_desk_job(o.d, a)->claim_bytes);
+    assert_false(heard(&o, b, ZI_EFFECT_DENY).any);
+    give_back(&o, a);
+    end(&o, a, 0);
+    assert_true(heard(&o, b, ZI_EFFECT_GRANT).any);
+    close_office(&o);
+}
+
+/* Two jobs whose lasting memory and larger step cannot fit together: the one that is being
+ * learnt is refused after a while, and nobody waits for ever. */
+static void
+learner_beside_too_much(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "zico", 20);
+    zi_job_id a = join(&o, 0), b = join(&o, 0);
+    assert_true(get(&o, a, ZI_HOLD_PRIVATE, 4));
+    teach(&o, a, 10, 300 * MS);
+    assert_true(begin(&o, b, 0));
+    assert_false(begin(&o, a, 1)); /* a learner runs */
+    assert_true(get(&o, b, ZI_HOLD_PRIVATE, 4));
+    assert_false(get(&o, b, ZI_HOLD_PRIVATE, 4)); /* 4 + 8 + 10 > 20 */
+    for (int i = 0; i < 100 && !o.last[b][ZI_EFFECT_DENY].any; i++)
+        at(&o, o.now + 100 * MS);
+    assert_true(heard(&o, b, ZI_EFFECT_DENY).any);
+    zi_desk_leave(o.d, b, o.now);
+    listen(&o);
+    assert_true(heard(&o, a, ZI_EFFECT_GO).any);
+    close_office(&o);
+}
+
 /* D2: a grant that could leave two jobs waiting for each other waits instead, and comes
  * as soon as the other has finished. */
 static void
@@ -609,6 +660,8 @@ main(void)
         cmocka_unit_test(lower_and_raise_the_budget),
         cmocka_unit_test(pause_and_resume),
         cmocka_unit_test(ladder_suspends_before_it_refuses),
+        cmocka_unit_test(learner_charges),
+        cmocka_unit_test(learner_beside_too_much),
         cmocka_unit_test(restart),
         cmocka_unit_test(death_in_mid_step),
         cmocka_unit_test(temporal_keeps_shares),
