@@ -21,6 +21,7 @@
 #define ZI_PEER_EXCESS_MAX 64u       /* requests beyond ZI_LEDGER_REQS_PER_JOB: a flood */
 #define ZI_TURN_MESSAGES   16u       /* read from one peer before it is another's turn */
 #define ZI_WATCH_EVERY_NS  50000000u /* 20 a second */
+#define ZI_DEAF_NS         100000000u /* between two tries to accept when nothing is left */
 #define ZI_JOINING_KEEP_NS 10000000000u
 
 typedef enum zi_peer_state {
@@ -41,6 +42,7 @@ struct zi_packet {
 
 typedef struct zi_peer {
     uint32_t      index;
+    uint64_t      since;      /* its number in the order of connecting */
     uint32_t      generation; /* tells events of an earlier connection in this place */
     int           fd;
     zi_peer_state state;
@@ -95,12 +97,14 @@ struct zi_broker {
     zi_peer  *peer[ZI_PEERS_MAX];
     uint32_t  n_peers;
     uint32_t  peer_generation;
+    uint64_t  n_accepted;
     zi_member member[ZI_LEDGER_JOBS_MAX];
     uint32_t  n_members;
     uint32_t  n_awaited;
     bool      holding; /* B4 */
     uint64_t  hold_until_ns;
     uint64_t  grace_until_ns; /* 0: no grace */
+    uint64_t  deaf_until_ns;  /* no descriptor was left for a newcomer; 0: all is well */
     uint64_t  empty_since_ns;
     uint64_t  wake_ns;    /* the desk's; UINT64_MAX: none */
     uint64_t  watched_ns; /* last STATUS to watchers */
@@ -119,6 +123,7 @@ struct zi_broker {
 
 /* -- peer.c --------------------------------------------------------------------------------- */
 void zi_peer_accept(zi_broker *b);
+void zi_peer_listen(zi_broker *b, bool listen); /* false: not now, we could not accept */
 void zi_peer_ready(zi_broker *b, zi_peer *p, uint32_t events);
 /* Sends b->out, or queues it; drops a peer that lets too much pile up. */
 void zi_peer_send(zi_broker *b, zi_peer *p, bool with_fds);

@@ -72,6 +72,7 @@ next_time(const zi_broker *b)
 
     if (b->holding) at = earlier(at, b->hold_until_ns);
     if (b->grace_until_ns) at = earlier(at, b->grace_until_ns);
+    if (b->deaf_until_ns) at = earlier(at, b->deaf_until_ns);
     if (b->changed) at = earlier(at, b->watched_ns + ZI_WATCH_EVERY_NS);
     return at;
 }
@@ -87,6 +88,7 @@ on_time(zi_broker *b)
         zi_effects(b);
     }
     zi_member_check_hold(b);
+    if (b->deaf_until_ns && now >= b->deaf_until_ns) zi_peer_listen(b, true);
     if (now >= linger_until(b)) {
         zi_log(ZI_LOG_PROCESS, "no job any more: ending");
         b->ending = true;

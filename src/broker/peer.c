@@ -174,12 +174,29 @@ zi_peer_refuse(zi_broker *b, zi_peer *p, zico_status st, const char *fmt, ...)
 
 /* -- opening and closing ------------------------------------------------------------------ */
 
+/* All places are taken: whoever has been silent longest since it connected goes. */
+static uint32_t
+evict_silent(zi_broker *b)
+{
+    uint32_t oldest = ZI_PEERS_MAX;
+
+    for (uint32_t i = 0; i < ZI_PEERS_MAX; i++)
+        if (b->peer[i]->state == ZI_PEER_NEW &&
+            (oldest == ZI_PEERS_MAX || b->peer[i]->since < b->peer[oldest]->since))
+            oldest = i;
+    if (oldest == ZI_PEERS_MAX) return ZI_PEERS_MAX;
+    zi_peer_refuse(b, b->peer[oldest], ZICO_E_LIMIT, "said nothing, and others want in");
+    zi_peer_close(b, b->peer[oldest]);
+    return oldest;
+}
+
 static zi_peer *
 place(zi_broker *b, int fd)
 {
     uint32_t i = 0;
 
     while (i < ZI_PEERS_MAX && b->peer[i]) i++;
+    if (i == ZI_PEERS_MAX) i = evict_silent(b);
     if (i == ZI_PEERS_MAX) {
         zi_log(ZI_LOG_ERROR, "%u connections are open: one more is turned away",
                ZI_PEERS_MAX);
@@ -188,6 +205,7 @@ place(zi_broker *b, int fd)
     zi_peer *p = zi_calloc(1, sizeof *p);
     if (!p) return NULL;
     *p = (zi_peer){.index = i,
+                   .since = ++b->n_accepted,
                    .generation = ++b->peer_generation & 0xffffffu,
                    .fd = fd,
                    .job = ZI_JOB_NONE};
@@ -201,6 +219,17 @@ place(zi_broker *b, int fd)
     return p;
 }
 
+/* While descriptors are exhausted the socket stays readable: looking again at once would
+ * keep us busy with nothing. */
+void
+zi_peer_listen(zi_broker *b, bool listen)
+{
+    long rc = b->os->epoll_set(b->os, b->ep, EPOLL_CTL_MOD, b->estate->listen_fd,
+                               listen ? EPOLLIN : 0u, zi_loop_tag(ZI_TAG_LISTEN, 0, 0));
+
+    b->deaf_until_ns = listen && rc >= 0 ? 0 : b->os->now_ns(b->os) + ZI_DEAF_NS;
+}
+
 void
 zi_peer_accept(zi_broker *b)
 {
@@ -208,9 +237,9 @@ zi_peer_accept(zi_broker *b)
         uint32_t uid = 0;
         long     fd = b->os->accept_one(b->os, b->estate->listen_fd);
         if (fd < 0) {
-            if (fd != -EAGAIN && fd != -ECONNABORTED)
-                zi_log(ZI_LOG_ERROR, "cannot accept a connection: %s",
-                       strerror((int)-fd));
+            if (fd == -EAGAIN || fd == -ECONNABORTED) return;
+            zi_log(ZI_LOG_ERROR, "cannot accept a connection: %s", strerror((int)-fd));
+            zi_peer_listen(b, false);
             return;
         }
         zi_peer *p = place(b, (int)fd);

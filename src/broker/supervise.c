@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/log.h"
@@ -30,6 +31,17 @@ on_signal(int sig)
     if (signalled) zi_broker_stop(signalled);
 }
 
+/* Each job takes two descriptors. */
+static void
+allow_many_files(void)
+{
+    struct rlimit r;
+
+    if (getrlimit(RLIMIT_NOFILE, &r) != 0) return;
+    r.rlim_cur = r.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &r);
+}
+
 static int
 child(const zi_broker_options *opt, zi_estate *e)
 {
@@ -38,6 +50,7 @@ child(const zi_broker_options *opt, zi_estate *e)
     zi_broker       *b;
 
     prctl(PR_SET_NAME, "zico-broker");
+    allow_many_files();
     zico_status st = zi_broker_new(opt, e, &b);
     if (st < 0) {
         zi_log(ZI_LOG_ERROR, "cannot begin: %s", zico_status_text(st));

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include "base/alloc.h"
@@ -382,6 +383,75 @@ lingers(void **state)
     zi_fake_free(f);
 }
 
+/* Without a descriptor for a newcomer the loop does not spin, and lets it in later. */
+static void
+no_descriptor_left(void **state)
+{
+    zi_fake          *f;
+    story             s = {.a = {.fd = -1}, .c = {.fd = -1}};
+    zi_broker_options opt = {.socket_path = fresh_path(),
+                             .budget_bytes = 32 * MIB,
+                             .policy = "spatial"};
+
+    (void)state;
+    expect_ok(zi_fake_new(&f));
+    opt.os = zi_fake_os(f);
+    expect_ok(zi_broker_new(&opt, NULL, &s.b));
+    call(&s.a, zi_broker_socket(s.b));
+    zi_fake_fail_at(f, "accept_one", 0, EMFILE);
+    turns(&s, 1);
+    assert_int_not_equal(0, s.b->deaf_until_ns);
+    turns(&s, 5);
+    assert_int_equal(1, zi_fake_calls(f)); /* not asked again meanwhile */
+    assert_int_equal(0, s.b->n_peers);
+    zi_fake_advance(f, 200000000u);
+    turns(&s, 2);
+    assert_int_equal(0, s.b->deaf_until_ns);
+    hello(&s, &s.a, "patient");
+    assert_true(s.a.welcomed);
+    end(&s);
+    zi_fake_free(f);
+}
+
+/* More connections than places: those that never said anything go first. */
+static void
+more_than_places(void **state)
+{
+    enum { N = ZI_PEERS_MAX + 20 };
+    static int        fd[N];
+    story             s = {.a = {.fd = -1}, .c = {.fd = -1}};
+    zi_broker_options opt = {.socket_path = fresh_path(),
+                             .budget_bytes = 32 * MIB,
+                             .policy = "spatial"};
+    struct rlimit     r;
+    const zi_os      *os = zi_os_real();
+
+    (void)state;
+    assert_int_equal(0, getrlimit(RLIMIT_NOFILE, &r));
+    if (r.rlim_max < 3 * N) skip();
+    r.rlim_cur = r.rlim_max;
+    assert_int_equal(0, setrlimit(RLIMIT_NOFILE, &r));
+    expect_ok(zi_broker_new(&opt, NULL, &s.b));
+    call(&s.a, zi_broker_socket(s.b));
+    turns(&s, 1);
+    hello(&s, &s.a, "member");
+    assert_true(s.a.welcomed);
+    for (int i = 0; i < N; i++) {
+        fd[i] = (int)os->connect_to(os, zi_broker_socket(s.b));
+        assert_true(fd[i] >= 0);
+        if (i % 8 == 0) turns(&s, 1);
+    }
+    turns(&s, 3);
+    assert_int_equal(ZI_PEERS_MAX, s.b->n_peers);
+    call(&s.c, zi_broker_socket(s.b));
+    turns(&s, 1);
+    hello(&s, &s.c, "latecomer");
+    assert_true(s.c.welcomed);
+    assert_true(s.b->member[s.a.welcome.job].live); /* who has joined stays */
+    for (int i = 0; i < N; i++) close(fd[i]);
+    end(&s);
+}
+
 /* A listed job that lives but never reports holds the others up for so long and no longer;
  * its leases stay. */
 static void
@@ -440,6 +510,8 @@ main(void)
         cmocka_unit_test(other_users),
         cmocka_unit_test(lingers),
         cmocka_unit_test(one_that_never_reports),
+        cmocka_unit_test(no_descriptor_left),
+        cmocka_unit_test(more_than_places),
         cmocka_unit_test(every_call),
         cmocka_unit_test(every_allocation),
     };
