@@ -118,6 +118,9 @@ copy_held(zi_desk *d, zi_job_view *v)
     v->fixed_bytes = l->n_fixed * d->view.region_bytes + l->private_bytes;
     v->step_bytes = l->n_step * d->view.region_bytes;
     v->limits = l->limits;
+    v->stalled = false;
+    for (unsigned i = 0; j->in_step && i < ZI_LEDGER_REQS_PER_JOB; i++)
+        v->stalled |= j->wait[i].id && j->wait[i].position != UINT32_MAX;
     if (j->in_step && v->step_bytes > j->step_peak_bytes)
         j->step_peak_bytes = v->step_bytes;
 }

@@ -269,6 +269,8 @@ note_reason(zi_desk *d, const zi_request *req, zi_reason reason, size_t place,
         reason = ZI_REASON_HANG;
         w->behind = d->hung;
     }
+    if (w->position == UINT32_MAX && d->row[req->job].in_step)
+        zi_desk_post(d, ZI_EVENT_STALLED, req->job, 0, req->id);
     w->reason = reason;
     w->position = (uint32_t)place;
 }
@@ -389,7 +391,8 @@ zi_desk_ask(zi_desk *d, const zi_request *asked, uint64_t now_ns)
     unsigned     slot = 0;
     while (slot < ZI_LEDGER_REQS_PER_JOB && j->wait[slot].id) slot++;
     zi_assert(slot < ZI_LEDGER_REQS_PER_JOB); /* L7 */
-    j->wait[slot] = (zi_desk_wait){.id = id, .reason = ZI_REASON_MEMORY};
+    j->wait[slot] =
+        (zi_desk_wait){.id = id, .reason = ZI_REASON_MEMORY, .position = UINT32_MAX};
     zi_desk_note_wait(d, req.job);
     zi_desk_post(d, ZI_EVENT_LEASE_ASK, req.job, 0, id);
     zi_desk_settle(d);

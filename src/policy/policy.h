@@ -7,7 +7,7 @@
  *   simulator.  Nobody trusts it: the desk (desk.h) checks each answer against ledger and
  *   banker, so a bad policy can be slow or unfair but can break no promise of R1 to R3.
  *
- * EVENTS   JOIN, LEAVE, STEP_ASK, STEP_BEGAN, STEP_END, LEASE_ASK, REGION (taken or returned),
+ * EVENTS   JOIN, LEAVE, STEP_ASK, STEP_BEGAN, STEP_END, LEASE_ASK, STALLED, REGION (taken or returned),
  *          BUDGET (also limits, pause, weight), TIMER
  * ANSWERS  GO (start the step), GRANT (a waiting request), CORES, SUSPEND, RESUME,
  *          WAKE_AT (a TIMER event at that time), REASON (why a job is kept waiting)
@@ -70,6 +70,7 @@ typedef struct zi_job_view {
     uint64_t
         n_mispredicted; /* steps that took more, earlier or for longer than foreseen */
 
+    bool         stalled;     /* stands still inside its step, waiting for memory */
     uint64_t     steps_total; /* 0: unknown */
     uint64_t     latency_ns;  /* bound of an inference job; 0: none */
     uint32_t     cores;       /* told last */
@@ -97,6 +98,7 @@ typedef enum zi_event_kind {
     ZI_EVENT_STEP_BEGAN, /* a GO was carried out, or the desk started a learner */
     ZI_EVENT_STEP_END,
     ZI_EVENT_LEASE_ASK,
+    ZI_EVENT_STALLED, /* a job inside a step has to wait for memory  */
     ZI_EVENT_REGION,
     ZI_EVENT_BUDGET,
     ZI_EVENT_SUSPENDED, /* a job has moved out (or could not: value = 0) */

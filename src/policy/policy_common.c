@@ -44,33 +44,39 @@ zi_policy_core_free(const zi_view *v, size_t starter)
     return bound == 0 || bound + least <= v->n_cores;
 }
 
+/* Whose number of cores can be chosen now. */
+static bool
+is_open(const zi_view *v, size_t i, size_t starter)
+{
+    const zi_job_view *j = &v->job[i];
+    if (i == starter) return j->core_mode == ZI_CORES_FOLLOW;
+    return j->state == ZI_JOB_RUNNING && can_be_told(j) && !j->stalled;
+}
+
 void
 zi_policy_divide_cores(const zi_view *v, size_t starter, size_t n_soon, zi_out *out)
 {
-    uint32_t left = v->n_cores, n_free = 0;
+    uint32_t left = v->n_cores, n_open = 0;
 
     for (size_t i = 0; i < v->n_jobs; i++) {
         const zi_job_view *j = &v->job[i];
-        if (i != starter && j->state != ZI_JOB_RUNNING) continue;
-        if (can_be_told(j) || (i == starter && j->core_mode == ZI_CORES_FOLLOW))
-            n_free++;
-        else
+        if (is_open(v, i, starter))
+            n_open++;
+        else if (i == starter || (j->state == ZI_JOB_RUNNING && !can_be_told(j)))
             left -= j->cores < left ? j->cores : left;
     }
-    for (size_t i = 0; i < v->n_jobs && n_free > 0; i++) {
-        const zi_job_view *j = &v->job[i];
-        if (i != starter && (j->state != ZI_JOB_RUNNING || !can_be_told(j))) continue;
-        if (j->core_mode != ZI_CORES_FOLLOW) continue;
-        uint32_t mine = (left + n_free - 1) / n_free;
-        if (!can_be_told(j)) { /* a command that begins: leaves one for each that comes */
+    for (size_t i = 0; i < v->n_jobs && n_open > 0; i++) {
+        if (!is_open(v, i, starter)) continue;
+        uint32_t mine = (left + n_open - 1) / n_open;
+        if (!v->job[i]
+                 .native) { /* a command that begins leaves one for each that comes */
             uint32_t soon = n_soon < v->n_cores ? (uint32_t)n_soon : v->n_cores;
-            uint32_t shared = left / (n_free + soon);
-            mine = shared > 0 ? shared : 1;
+            mine = left / (n_open + soon);
         }
         if (mine == 0) mine = 1;
         zi_out_add(out, ZI_ANSWER_CORES, i, 0, mine);
         left -= mine < left ? mine : left;
-        n_free--;
+        n_open--;
     }
 }
 

@@ -13,7 +13,8 @@ uint32_t zi_policy_cores_bound(const zi_job_view *j);
 /* Is there a core for one more job to start now? */
 bool zi_policy_core_free(const zi_view *v, size_t starter);
 
-/* Tells running native jobs, and `starter` (SIZE_MAX: nobody begins), how many cores each has
+/* (A job that is stalled computes nothing; its cores serve the others meanwhile.)
+ * Tells running native jobs, and `starter` (SIZE_MAX: nobody begins), how many cores each has
  * when they run together.  `n_soon`: jobs that will want to begin while the starter runs; a
  * starter that cannot be told in mid-step leaves a core for each of them. */
 void zi_policy_divide_cores(const zi_view *v, size_t starter, size_t n_soon, zi_out *out);

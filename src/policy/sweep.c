@@ -5,37 +5,86 @@
 
 #define RUNNERS_MAX 256u /* jobs inside a step that are looked at one by one */
 #define TRIES_MAX   64u  /* shifts of the starter; each passes at least one event */
+#define NEVER       UINT64_MAX
 
-/* One job's future: an iterator over what is left of its tide. */
+/* One job's future: an iterator over what is left of its tide, and its end. */
 typedef struct walk {
-    const zi_tide *tide; /* NULL: holds `use` to the end */
+    const zi_tide *tide; /* NULL: reserves `flat` */
     uint32_t       next;
-    uint64_t       taken, returned; /* bytes of the tide that are over already */
-    uint64_t       risen, fallen;   /* sums up to point `next`                 */
-    uint64_t       pos_ns;          /* where it stands on its tide             */
-    uint64_t       shift_ns;        /* the starter's delay                     */
-    uint64_t       at_ns;           /* of the next event, from now; UINT64_MAX: none */
+    uint64_t       taken, returned; /* bytes of the tide that are over already   */
+    uint64_t       risen, fallen;   /* sums up to point `next`                   */
+    uint64_t       pos_ns;          /* where it stands on its tide               */
+    uint64_t       shift_ns;        /* the starter's delay                       */
+    uint64_t       use;             /* bytes it holds where the sweep stands     */
+    uint64_t       flat;            /* to be taken at once when it begins        */
+    uint64_t       at_ns;           /* of the next event, from now; NEVER: none  */
     int64_t        delta;           /* of the next event */
 } walk;
 
-/* Moves to the next event of which something is left. */
+/* How much of a point is still to come; 0: it is over. */
+static uint64_t
+left_of(walk *w, const zi_tide_point *p)
+{
+    bool      rise = p->delta_bytes > 0;
+    uint64_t  size = rise ? (uint64_t)p->delta_bytes : 0 - (uint64_t)p->delta_bytes;
+    uint64_t *sum = rise ? &w->risen : &w->fallen;
+    uint64_t  over = rise ? w->taken : w->returned;
+
+    *sum += size;
+    if (*sum <= over) return 0;
+    return *sum - over < size ? *sum - over : size;
+}
+
+static uint64_t
+from_now(const walk *w, uint64_t on_tide_ns)
+{
+    return (on_tide_ns > w->pos_ns ? on_tide_ns - w->pos_ns : 0) + w->shift_ns;
+}
+
+/* Moves to the next event of which something is left; the last one is the step's end, which
+ * gives back whatever is held then. */
 static void
 advance(walk *w)
 {
-    w->at_ns = UINT64_MAX;
-    while (w->tide && w->next < w->tide->n_points) {
-        const zi_tide_point *p = &w->tide->point[w->next++];
-        uint64_t             size =
-            p->delta_bytes > 0 ? (uint64_t)p->delta_bytes : 0 - (uint64_t)p->delta_bytes;
-        uint64_t *sum = p->delta_bytes > 0 ? &w->risen : &w->fallen;
-        uint64_t  over = p->delta_bytes > 0 ? w->taken : w->returned;
-        *sum += size;
-        if (*sum <= over) continue;
-        uint64_t left = *sum - over < size ? *sum - over : size;
-        w->delta = p->delta_bytes > 0 ? (int64_t)left : -(int64_t)left;
-        w->at_ns = (p->at_ns > w->pos_ns ? p->at_ns - w->pos_ns : 0) + w->shift_ns;
+    w->at_ns = NEVER;
+    if (!w->tide) {
+        if (w->flat == 0) return;
+        w->delta = (int64_t)w->flat;
+        w->at_ns = w->shift_ns;
+        w->flat = 0;
         return;
     }
+    while (w->next < w->tide->n_points) {
+        const zi_tide_point *p = &w->tide->point[w->next++];
+        uint64_t             left = left_of(w, p);
+        if (left == 0) continue;
+        w->delta = p->delta_bytes > 0 ? (int64_t)left : -(int64_t)left;
+        w->at_ns = from_now(w, p->at_ns);
+        return;
+    }
+    if (w->next == w->tide->n_points && w->use > 0) {
+        w->next++;
+        w->delta = -(int64_t)w->use;
+        w->at_ns = from_now(w, w->tide->length_ns);
+    }
+}
+
+/* Books the walk's event; returns the new sum of which it is a part. */
+static uint64_t
+pass(walk *w, uint64_t sum)
+{
+    uint64_t size = w->delta > 0 ? (uint64_t)w->delta : 0 - (uint64_t)w->delta;
+
+    if (w->delta > 0) {
+        w->use += size;
+        sum += size;
+    } else {
+        if (size > w->use) size = w->use;
+        w->use -= size;
+        sum -= size;
+    }
+    advance(w);
+    return sum;
 }
 
 static bool
@@ -44,13 +93,13 @@ predictable(const zi_job_view *j)
     return j->tide != NULL && j->repeats;
 }
 
-/* Time on the tide of the last event that is over, and of the next one. */
-static void
-find_position(const zi_job_view *j, uint64_t now_ns, walk *w)
+/* Where it stands: between the last event that is over and the next one, as time goes. */
+static uint64_t
+position(const zi_job_view *j, uint64_t now_ns)
 {
     uint64_t risen = 0, fallen = 0, last = 0, next = j->tide->length_ns;
-    uint64_t since =
-        now_ns - (j->last_region_ns > j->began_ns ? j->last_region_ns : j->began_ns);
+    uint64_t seen = j->last_region_ns > j->began_ns ? j->last_region_ns : j->began_ns;
+    uint64_t since = now_ns > seen ? now_ns - seen : 0;
 
     for (uint32_t i = 0; i < j->tide->n_points; i++) {
         const zi_tide_point *p = &j->tide->point[i];
@@ -67,23 +116,32 @@ find_position(const zi_job_view *j, uint64_t now_ns, walk *w)
     if (j->solo_step_ns && j->last_step_ns > j->solo_step_ns) /* others slow it down */
         since =
             (uint64_t)((double)since * (double)j->solo_step_ns / (double)j->last_step_ns);
-    w->pos_ns = last + since < next ? last + since : next;
+    return last + since < next ? last + since : next;
 }
 
 static void
 open_runner(walk *w, const zi_job_view *j, uint64_t now_ns)
 {
-    *w = (walk){.tide = predictable(j) ? j->tide : NULL,
-                .taken = j->taken_bytes,
-                .returned = j->returned_bytes};
-    if (w->tide) find_position(j, now_ns, w);
+    *w = (walk){.taken = j->taken_bytes,
+                .returned = j->returned_bytes,
+                .use = j->step_bytes};
+    if (predictable(j)) {
+        w->tide = j->tide;
+        w->pos_ns = position(j, now_ns);
+    } else if (j->claim_bytes > w->use) {
+        w->use = j->claim_bytes;
+    }
     advance(w);
 }
 
 static void
 open_starter(walk *w, const zi_job_view *j, uint64_t shift_ns)
 {
-    *w = (walk){.tide = predictable(j) ? j->tide : NULL, .shift_ns = shift_ns};
+    *w = (walk){.shift_ns = shift_ns};
+    if (predictable(j))
+        w->tide = j->tide;
+    else
+        w->flat = j->claim_bytes;
     advance(w);
 }
 
@@ -111,129 +169,108 @@ sink(walk **heap, size_t n, size_t at)
     }
 }
 
-/* Bytes that stay whatever steps do. */
-static uint64_t
-permanent(const zi_view *v, size_t starter, size_t also)
-{
-    uint64_t sum = 0;
-    for (size_t i = 0; i < v->n_jobs; i++) {
-        const zi_job_view *j = &v->job[i];
-        sum += j->fixed_bytes;
-        if (j->state != ZI_JOB_RUNNING && i != starter && i != also) sum += j->step_bytes;
-    }
-    return sum;
-}
-
 typedef struct sweep {
     walk     walk[RUNNERS_MAX + 2];
     walk    *heap[RUNNERS_MAX + 2];
     size_t   n;
-    uint64_t room, others, mine;
+    uint64_t room, others;
     walk    *starter;
 } sweep;
 
-/* What a job holds at the moment the sweep begins. */
+/* Bytes that stay whatever steps do. */
 static uint64_t
-holds_now(const zi_job_view *j, bool begins)
+permanent(const zi_view *v, const zi_sweep_ask *ask)
 {
-    if (!predictable(j))
-        return j->claim_bytes > j->step_bytes ? j->claim_bytes : j->step_bytes;
-    return begins ? 0 : j->step_bytes;
+    uint64_t sum = ask->keep_bytes;
+    for (size_t i = 0; i < v->n_jobs; i++) {
+        const zi_job_view *j = &v->job[i];
+        sum += j->fixed_bytes;
+        if (j->state != ZI_JOB_RUNNING && i != ask->starter && i != ask->also)
+            sum += j->step_bytes;
+    }
+    return sum;
 }
 
 static void
-open_sweep(sweep *s, const zi_view *v, size_t starter, size_t also, uint64_t now_ns,
-           uint64_t shift_ns)
+open_sweep(sweep *s, const zi_view *v, const zi_sweep_ask *ask, uint64_t shift_ns)
 {
-    uint64_t stays = permanent(v, starter, also);
+    uint64_t stays = permanent(v, ask);
 
     s->n = 0;
-    s->others = s->mine = 0;
+    s->others = 0;
     s->room = v->budget_bytes > stays ? v->budget_bytes - stays : 0;
     for (size_t i = 0; i < v->n_jobs && s->n < RUNNERS_MAX; i++) {
         const zi_job_view *j = &v->job[i];
-        if (i == starter || (i != also && j->state != ZI_JOB_RUNNING)) continue;
-        if (i == also)
-            open_starter(&s->walk[s->n], j, 0);
+        if (i == ask->starter || (i != ask->also && j->state != ZI_JOB_RUNNING)) continue;
+        walk *w = &s->walk[s->n];
+        if (i == ask->also)
+            open_starter(w, j, 0);
         else
-            open_runner(&s->walk[s->n], j, now_ns);
-        s->others += holds_now(j, i == also);
-        s->heap[s->n] = &s->walk[s->n];
-        s->n++;
+            open_runner(w, j, ask->now_ns);
+        s->others += w->use;
+        s->heap[s->n++] = w;
     }
     s->starter = &s->walk[s->n];
-    open_starter(s->starter, &v->job[starter], shift_ns);
-    s->mine = holds_now(&v->job[starter], true);
-    s->heap[s->n] = s->starter;
-    s->n++;
+    open_starter(s->starter, &v->job[ask->starter], shift_ns);
+    s->heap[s->n++] = s->starter;
     for (size_t i = s->n / 2; i-- > 0;) sink(s->heap, s->n, i);
 }
 
-/* Walks on until the sum passes the room; true: it never does.  Else *ret_at is when. */
+/* Walks on until the sum passes the room; true: it never does.  Else *ret_at is when.  What
+ * the others do among themselves before the starter holds anything is not its concern. */
 static bool
 run_sweep(sweep *s, uint64_t *ret_at)
 {
     uint64_t at = 0;
-    bool     mine_now = s->starter->shift_ns == 0;
 
     for (;;) {
-        if (s->others + s->mine > s->room && s->mine > 0 &&
-            (mine_now || s->starter->tide)) {
+        walk *w = s->heap[0];
+        if (s->starter->use > 0 && s->others + s->starter->use > s->room) {
             *ret_at = at;
             return false;
         }
-        walk *w = s->heap[0];
-        if (w->at_ns == UINT64_MAX || s->starter->at_ns == UINT64_MAX)
-            if (w->at_ns == UINT64_MAX || !s->starter->tide || s->mine == 0) return true;
+        if (w->at_ns == NEVER) return true;
+        if (s->starter->at_ns == NEVER && s->starter->use == 0) return true;
         at = w->at_ns;
-        uint64_t *sum = w == s->starter ? &s->mine : &s->others;
-        if (w->delta > 0)
-            *sum += (uint64_t)w->delta;
+        if (w == s->starter)
+            (void)pass(w, w->use);
         else
-            *sum -= 0 - (uint64_t)w->delta < *sum ? 0 - (uint64_t)w->delta : *sum;
-        advance(w);
+            s->others = pass(w, s->others);
         sink(s->heap, s->n, 0);
     }
 }
 
 /* After a conflict at `at`: when have the others sunk enough for what the starter then holds?
- * UINT64_MAX: not while they run, as far as their tides tell. */
+ * NEVER: not while they run, as far as their tides tell. */
 static uint64_t
 when_sunk(sweep *s, uint64_t at)
 {
-    uint64_t mine = s->mine;
-
-    while (s->others + mine > s->room) {
-        walk *best = NULL;
+    while (s->others + s->starter->use > s->room) {
+        walk *next = NULL;
         for (size_t i = 0; i < s->n; i++) {
             walk *w = s->heap[i];
-            if (w == s->starter || w->at_ns == UINT64_MAX) continue;
-            if (!best || before(w, best)) best = w;
+            if (w == s->starter || w->at_ns == NEVER) continue;
+            if (!next || before(w, next)) next = w;
         }
-        if (!best) return UINT64_MAX;
-        at = best->at_ns > at ? best->at_ns : at;
-        if (best->delta > 0)
-            s->others += (uint64_t)best->delta;
-        else
-            s->others -= 0 - (uint64_t)best->delta < s->others ? 0 - (uint64_t)best->delta
-                                                               : s->others;
-        advance(best);
+        if (!next) return NEVER;
+        if (next->at_ns > at) at = next->at_ns;
+        s->others = pass(next, s->others);
     }
     return at;
 }
 
 uint64_t
-zi_sweep_delay(const zi_view *v, size_t starter, size_t also, uint64_t now_ns)
+zi_sweep_delay(const zi_view *v, const zi_sweep_ask *ask)
 {
     sweep    s;
-    uint64_t shift = 0;
+    uint64_t shift = ask->from_ns;
 
     for (unsigned i = 0; i < TRIES_MAX; i++) {
         uint64_t at;
-        open_sweep(&s, v, starter, also, now_ns, shift);
+        open_sweep(&s, v, ask, shift);
         if (run_sweep(&s, &at)) return shift;
         uint64_t sunk = when_sunk(&s, at);
-        if (sunk == UINT64_MAX) return UINT64_MAX;
+        if (sunk == NEVER) return NEVER;
         shift += sunk > at ? sunk - at : 1;
     }
     return shift;
@@ -242,9 +279,9 @@ zi_sweep_delay(const zi_view *v, size_t starter, size_t also, uint64_t now_ns)
 uint64_t
 zi_sweep_rest(const zi_job_view *j, uint64_t now_ns)
 {
-    walk w = {0};
-
     if (!j->tide) return 0;
-    find_position(j, now_ns, &w);
-    return j->tide->length_ns > w.pos_ns ? j->tide->length_ns - w.pos_ns : 0;
+    uint64_t length = j->tide->length_ns, at = position(j, now_ns);
+    if (at >= length) return 0;
+    if (j->solo_step_ns == 0) return length - at;
+    return (uint64_t)((double)(length - at) / (double)length * (double)j->solo_step_ns);
 }

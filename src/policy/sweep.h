@@ -17,10 +17,17 @@
 
 #include "policy/policy.h"
 
-/* The smallest delay after which job `starter` (index) fits, in solo time of the others; 0:
- * now; UINT64_MAX: not before somebody who reserves has ended.  `also` (SIZE_MAX: nobody)
- * is a job that is taken to begin right now, too. */
-uint64_t zi_sweep_delay(const zi_view *v, size_t starter, size_t also, uint64_t now_ns);
+typedef struct zi_sweep_ask {
+    size_t   starter;    /* index; if it runs, its next step is meant          */
+    size_t   also;       /* a job taken to begin right now, too; SIZE_MAX: none */
+    uint64_t from_ns;    /* no delay below this                                 */
+    uint64_t keep_bytes; /* of the budget, for what cannot be foreseen          */
+    uint64_t now_ns;
+} zi_sweep_ask;
+
+/* The smallest delay after which the starter fits, in solo time; UINT64_MAX: not before
+ * somebody who reserves has ended. */
+uint64_t zi_sweep_delay(const zi_view *v, const zi_sweep_ask *ask);
 
 /* Solo time that a running job still needs, by its position; 0: unknown. */
 uint64_t zi_sweep_rest(const zi_job_view *j, uint64_t now_ns);

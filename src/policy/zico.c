@@ -2,13 +2,72 @@
  *
  * PAPER    G. Lim, J. Ahn, W. Xiao, Y. Kwon, M. Jeon. Zico: Efficient GPU Memory Sharing for
  *          Concurrent DNN Training. USENIX ATC 2021.
+ * CLAIM    Two jobs run in the memory of little more than one, up to 1.6x faster than taking
+ *          turns, by delaying the start of each step just enough.
+ * WE DO    The gate: before each step a sweep of its tide against the remaining events of all
+ *          running jobs (sweep.h) gives the smallest delay.  Any number of jobs, in processes
+ *          of their own, weights, cores divided among those that run.
+ *   FAIRNESS  The paper has none.  Each job keeps a *lag*: what taking turns would have given
+ *          it by now (time x weight / sum of weights, while it wants to run) minus the
+ *          solo time of the work it did.  A start is weighed by what it does to the others:
+ *          for each, the sweep tells when its next step could begin with the start and so how
+ *          far behind it would be by then.  The start whose worst victim is least behind goes;
+ *          it is held back (FAIRNESS) if the victim would be further behind than those who
+ *          wait for it.  While nobody falls behind, throughput decides alone.
+ *   RAMP   After its first step alone a job's tide is trusted step by step: at first 1/8 of
+ *          its peak is kept free on top, then 1/16, 1/32, none; a misprediction starts over.
+ *   MISPREDICTION  costs two points, a step as foreseen gains one back.  From 6 points on a job
+ *          takes turns (nobody beside it) until it is down to 2.  A job whose steps do not
+ *          repeat reserves its claim for the whole step instead.
+ * WE DROP  The wait quantum (the sweep computes the delay), pairs (all jobs share one
+ *          budget), the offline search for in-flight limits (the client's matter).
+ * CHECKED  zico_policy_test.c: on random mixes at 65 % never below taking turns by more than
+ *          2 %, no job below 0.95 of its temporal share, long beside short; random_mixes_test.c
+ *          that no promise breaks under noise, bursts and deaths.
+ * COST     O(E log k) a sweep of E events and k running jobs; at most CANDIDATES x (VICTIMS + 1)
+ *          sweeps a decision; bench/decide.c measures it.
  */
 #include "policy/policy_common.h"
 #include "policy/sweep.h"
 
+#include "base/check.h"
+
+#define CANDIDATES 3u
+#define VICTIMS    3u
+#define GAP_NS     10000000u /* jobs that take longer between two steps are not waited for */
+#define WAKE_NS    1000000u /* soonest look again                                        */
+#define TRUST_MUX  6u /* points from which on it takes turns ...                   */
+#define TRUST_BACK 2u /* ... until it is down to these                              */
+#define TRUST_MAX  8u
+#define TOLERANCE  0.25 /* of the longest step: lag that does not matter             */
+
+typedef struct account {
+    double   lag_ns;  /* > 0: behind its temporal share */
+    uint64_t idle_ns; /* when its last step ended       */
+    uint64_t gap_ns;  /* from a step's end to the next asking, smoothed */
+    uint64_t n_mispredicted;
+    uint32_t points; /* of distrust */
+    uint32_t n_good; /* steps as foreseen in a row; the ramp */
+    bool     takes_turns;
+} account;
+
 typedef struct zico {
-    zi_policy_shares shares;
+    uint64_t last_ns;
+    account  job[ZI_LEDGER_JOBS_MAX];
 } zico;
+
+/* One decision's working set. */
+typedef struct choice {
+    zico          *z;
+    const zi_view *v;
+    uint64_t       now_ns;
+    double         weights;            /* of all that want to run        */
+    double         longest;            /* solo step among them           */
+    double         longest_rest;       /* of those that run              */
+    uint64_t       keep;               /* of the budget, while ramping   */
+    size_t         n_running, n_about; /* about to ask */
+    bool           turns;              /* somebody who takes turns is running */
+} choice;
 
 static zico_status
 zico_init(void *state, const char *arg, uint64_t seed)
@@ -17,29 +76,356 @@ zico_init(void *state, const char *arg, uint64_t seed)
     return arg[0] ? ZICO_E_ARG : ZICO_OK;
 }
 
+static double
+solo_ns(const zi_job_view *j)
+{
+    if (j->solo_step_ns) return (double)j->solo_step_ns;
+    return j->tide ? (double)j->tide->length_ns : (double)j->last_step_ns;
+}
+
+static double
+weight(const zi_job_view *j)
+{
+    return j->weight_milli ? j->weight_milli : 1000.0;
+}
+
+/* -- lag ---------------------------------------------------------------------------------- */
+
+/* Just after a step: it will ask again in a moment, as it always did. */
+static bool
+is_about_to_ask(const zico *z, const zi_job_view *j, uint64_t now_ns)
+{
+    const account *a = &z->job[j->id];
+    return j->state == ZI_JOB_IDLE && a->idle_ns && a->gap_ns < GAP_NS &&
+           now_ns - a->idle_ns < 2 * a->gap_ns + WAKE_NS / 2;
+}
+
+/* Does it want the device? */
+static bool
+wants(const zico *z, const zi_job_view *j, uint64_t now_ns)
+{
+    if (j->state == ZI_JOB_RUNNING || j->state == ZI_JOB_ASKING) return true;
+    return is_about_to_ask(z, j, now_ns);
+}
+
+static void
+sum_up(choice *c, zico *z, const zi_view *v, uint64_t now_ns)
+{
+    *c = (choice){.z = z, .v = v, .now_ns = now_ns};
+    for (size_t i = 0; i < v->n_jobs; i++) {
+        const zi_job_view *j = &v->job[i];
+        const account     *a = &z->job[j->id];
+        if (!wants(z, j, now_ns)) continue;
+        c->weights += weight(j);
+        if (solo_ns(j) > c->longest) c->longest = solo_ns(j);
+        c->n_about += j->state == ZI_JOB_IDLE;
+        if (j->state == ZI_JOB_RUNNING) {
+            c->n_running++;
+            c->turns |= a->takes_turns;
+            double rest = (double)zi_sweep_rest(j, now_ns);
+            if (rest > c->longest_rest) c->longest_rest = rest;
+        }
+        if (j->tide && a->n_good < 3) c->keep += j->tide->peak_bytes >> (3 + a->n_good);
+    }
+}
+
+/* Time goes on: everybody who wants to run is owed a share of it. */
+static void
+accrue(choice *c)
+{
+    double passed = (double)(c->now_ns - c->z->last_ns);
+
+    if (c->z->last_ns && c->weights > 0)
+        for (size_t i = 0; i < c->v->n_jobs; i++) {
+            const zi_job_view *j = &c->v->job[i];
+            account           *a = &c->z->job[j->id];
+            if (wants(c->z, j, c->now_ns)) a->lag_ns += passed * weight(j) / c->weights;
+            if (a->lag_ns > 2 * c->longest) a->lag_ns = 2 * c->longest;
+            if (a->lag_ns < -c->longest) a->lag_ns = -c->longest;
+        }
+    c->z->last_ns = c->now_ns;
+}
+
+/* Lag now, with the part of the present step that is done. */
+static double
+lag_of(const choice *c, size_t i)
+{
+    const zi_job_view *j = &c->v->job[i];
+    double             lag = c->z->job[j->id].lag_ns;
+
+    if (j->state == ZI_JOB_RUNNING)
+        lag -= solo_ns(j) - (double)zi_sweep_rest(j, c->now_ns);
+    return lag;
+}
+
+/* How far behind job i will be when its next step begins, after `delay` of solo time. */
+static double
+lag_after(const choice *c, size_t i, uint64_t delay)
+{
+    const zi_job_view *j = &c->v->job[i];
+    double             wait = delay == UINT64_MAX ? c->longest : (double)delay;
+    double             lag = lag_of(c, i) + wait * weight(j) / c->weights;
+
+    if (j->state == ZI_JOB_RUNNING) lag -= (double)zi_sweep_rest(j, c->now_ns);
+    return lag;
+}
+
+static uint64_t
+delay_from(const choice *c, size_t i, size_t also, uint64_t from_ns)
+{
+    zi_sweep_ask ask = {.starter = i,
+                        .also = also,
+                        .from_ns = from_ns,
+                        .keep_bytes = c->keep,
+                        .now_ns = c->now_ns};
+    uint64_t     delay = zi_sweep_delay(c->v, &ask);
+
+    if (delay > 0 && c->keep && c->n_running == 0 && also == SIZE_MAX) {
+        ask.keep_bytes = 0; /* alone it needs nobody's margin */
+        delay = zi_sweep_delay(c->v, &ask);
+    }
+    return delay;
+}
+
+/* The farthest behind that job i will be at any of its next beginnings, if job `also` starts
+ * now: looked at for steps that would begin soon, after a quarter and after half of that
+ * step, with i at work until then. */
+static double
+lag_beside(const choice *c, size_t i, size_t also)
+{
+    const zi_job_view *j = &c->v->job[i];
+    double             share = weight(j) / c->weights, worst = -c->longest;
+    double             length = solo_ns(&c->v->job[also]);
+    uint64_t rest = j->state == ZI_JOB_RUNNING ? zi_sweep_rest(j, c->now_ns) : 0;
+
+    if (c->z->job[j->id].takes_turns) /* begins when nobody runs any more */
+        return lag_after(c, i,
+                         (uint64_t)(length > c->longest_rest ? length : c->longest_rest));
+    for (int k = 0; k < 3; k++) {
+        uint64_t from = (uint64_t)(length * 0.25 * k);
+        if (from < rest) from = rest;
+        uint64_t begins = delay_from(c, i, also, from);
+        double   wait = begins == UINT64_MAX ? c->longest : (double)(begins - from);
+        double   lag = lag_of(c, i) - (1 - share) * (double)from + share * wait;
+        if (lag > worst) worst = lag;
+    }
+    return worst;
+}
+
+/* -- choosing ----------------------------------------------------------------------------- */
+
+/* The n jobs with the most lag for which `test` holds, most first. */
+static size_t
+most_behind(const choice *c, bool (*test)(const choice *, size_t), size_t *ret, size_t n)
+{
+    double lag[CANDIDATES > VICTIMS ? CANDIDATES : VICTIMS];
+    size_t found = 0;
+
+    for (size_t i = 0; i < c->v->n_jobs; i++) {
+        if (!test(c, i)) continue;
+        double mine = lag_of(c, i);
+        size_t at = found < n ? found++ : n;
+        if (at == n && mine <= lag[n - 1]) continue;
+        if (at == n) at--;
+        for (; at > 0 && lag[at - 1] < mine; at--) {
+            lag[at] = lag[at - 1];
+            ret[at] = ret[at - 1];
+        }
+        lag[at] = mine;
+        ret[at] = i;
+    }
+    return found;
+}
+
+static bool
+is_asking(const choice *c, size_t i)
+{
+    return c->v->job[i].state == ZI_JOB_ASKING;
+}
+
+static bool
+is_victim(const choice *c, size_t i)
+{
+    return wants(c->z, &c->v->job[i], c->now_ns);
+}
+
+/* How far behind the worst victim of starting job `i` would be when it can begin. */
+static double
+cost_of(const choice *c, size_t i, const size_t *victim, size_t n_victims)
+{
+    double   worst = -c->longest, bound = TOLERANCE * c->longest;
+    uint64_t length = (uint64_t)solo_ns(&c->v->job[i]);
+
+    for (size_t k = 0; k < n_victims; k++) {
+        if (victim[k] == i) continue;
+        double lag = lag_after(c, victim[k], 2 * length);
+        if (lag > bound) lag = lag_beside(c, victim[k], i);
+        if (lag > worst) worst = lag;
+    }
+    return worst;
+}
+
+typedef struct pick {
+    size_t   job; /* SIZE_MAX: nobody */
+    double   cost;
+    uint64_t wake_ns;
+} pick;
+
+static void
+say(const choice *c, zi_out *out, size_t i, zi_reason why)
+{
+    size_t behind = SIZE_MAX;
+    for (size_t k = 0; k < c->v->n_jobs; k++)
+        if (c->v->job[k].state == ZI_JOB_RUNNING &&
+            (behind == SIZE_MAX ||
+             c->v->job[k].step_bytes > c->v->job[behind].step_bytes))
+            behind = k;
+    zi_out_add(out, ZI_ANSWER_REASON, i,
+               behind == SIZE_MAX ? ZI_JOB_NONE : c->v->job[behind].id, why);
+}
+
+/* The candidate that fits now and whose worst victim is least behind. */
+static pick
+choose(const choice *c, zi_out *out)
+{
+    size_t candidate[CANDIDATES], victim[VICTIMS];
+    size_t n = most_behind(c, is_asking, candidate, CANDIDATES);
+    size_t n_victims = most_behind(c, is_victim, victim, VICTIMS);
+    pick   best = {.job = SIZE_MAX, .wake_ns = UINT64_MAX};
+
+    for (size_t k = 0; k < n; k++) {
+        size_t         i = candidate[k];
+        const account *a = &c->z->job[c->v->job[i].id];
+        if (!zi_policy_core_free(c->v, i) ||
+            (c->n_running > 0 && (c->turns || a->takes_turns))) {
+            say(c, out, i, ZI_REASON_TURN);
+            continue;
+        }
+        uint64_t delay = delay_from(c, i, SIZE_MAX, 0);
+        if (delay > 0) {
+            say(c, out, i, ZI_REASON_TIDE);
+            if (delay < best.wake_ns) best.wake_ns = delay;
+            continue;
+        }
+        double cost = cost_of(c, i, victim, n_victims);
+        if (best.job == SIZE_MAX || cost < best.cost) {
+            best.job = i;
+            best.cost = cost;
+        }
+    }
+    return best;
+}
+
+/* How far behind the worst of those who ask would be at the next occasion, if nobody starts. */
+static double
+cost_of_waiting(const choice *c)
+{
+    uint64_t next = c->n_about ? WAKE_NS : (uint64_t)c->longest;
+    double   worst = -c->longest;
+
+    for (size_t i = 0; i < c->v->n_jobs; i++) {
+        const zi_job_view *j = &c->v->job[i];
+        if (j->state != ZI_JOB_RUNNING) continue;
+        uint64_t rest = zi_sweep_rest(j, c->now_ns);
+        if (rest < next) next = rest;
+    }
+    for (size_t i = 0; i < c->v->n_jobs; i++) {
+        if (!is_asking(c, i)) continue;
+        double lag = lag_after(c, i, next);
+        if (lag > worst) worst = lag;
+    }
+    return worst;
+}
+
+/* Others that could begin while a command runs, for which it must leave cores free. */
+static size_t
+count_soon(const choice *c, size_t starter)
+{
+    size_t   n = 0;
+    uint64_t half = (uint64_t)solo_ns(&c->v->job[starter]) / 2;
+
+    if (c->v->job[starter].native) return 0;
+    for (size_t i = 0; i < c->v->n_jobs && n + 1 < c->v->n_cores; i++)
+        if (i != starter && c->v->job[i].state != ZI_JOB_RUNNING && is_victim(c, i) &&
+            delay_from(c, i, starter, 0) <= half)
+            n++;
+    return n;
+}
+
+static void
+decide(const choice *c, zi_out *out)
+{
+    pick p = choose(c, out);
+
+    if (p.job != SIZE_MAX && c->n_running + c->n_about > 0 &&
+        p.cost > TOLERANCE * c->longest && p.cost > cost_of_waiting(c)) {
+        say(c, out, p.job, ZI_REASON_FAIRNESS);
+        p.job = SIZE_MAX;
+        if (p.wake_ns > 5 * WAKE_NS) p.wake_ns = c->n_about ? WAKE_NS : 5 * WAKE_NS;
+    }
+    zi_policy_divide_cores(c->v, p.job, p.job == SIZE_MAX ? 0 : count_soon(c, p.job),
+                           out);
+    if (p.job != SIZE_MAX)
+        zi_out_add(out, ZI_ANSWER_GO, p.job, 0, 0);
+    else if (p.wake_ns != UINT64_MAX)
+        zi_out_add(out, ZI_ANSWER_WAKE_AT, 0, 0,
+                   c->now_ns + (p.wake_ns > WAKE_NS ? p.wake_ns : WAKE_NS));
+}
+
+/* -- events ------------------------------------------------------------------------------- */
+
+static void
+step_ended(zico *z, const zi_job_view *j)
+{
+    account *a = &z->job[j->id];
+
+    a->lag_ns -= solo_ns(j);
+    if (j->n_mispredicted > a->n_mispredicted) {
+        a->n_mispredicted = j->n_mispredicted;
+        a->points = a->points + 2 < TRUST_MAX ? a->points + 2 : TRUST_MAX;
+        a->n_good = 0;
+    } else {
+        if (a->points > 0) a->points--;
+        if (a->n_good < UINT32_MAX) a->n_good++;
+    }
+    if (a->points >= TRUST_MUX) a->takes_turns = true;
+    if (a->points <= TRUST_BACK) a->takes_turns = false;
+}
+
+static bool
+somebody_asks(const zi_view *v)
+{
+    for (size_t i = 0; i < v->n_jobs; i++)
+        if (v->job[i].state == ZI_JOB_ASKING) return true;
+    return false;
+}
+
 static void
 zico_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
 {
-    zico *z = state;
+    zico  *z = state;
+    choice c;
 
-    if (ev->kind == ZI_EVENT_JOIN) zi_policy_shares_join(&z->shares, v, ev->job);
+    if (ev->kind == ZI_EVENT_JOIN || ev->kind == ZI_EVENT_LEAVE)
+        z->job[v->job[ev->job].id] = (account){0};
+    if (ev->kind == ZI_EVENT_LEASE_ASK) return;
+    if (ev->kind == ZI_EVENT_STEP_ASK && z->job[v->job[ev->job].id].idle_ns) {
+        account *a = &z->job[v->job[ev->job].id];
+        a->gap_ns = (3 * a->gap_ns + (ev->now_ns - a->idle_ns)) / 4;
+    }
+    if (ev->kind == ZI_EVENT_REGION && (ev->delta_bytes > 0 || !somebody_asks(v))) {
+        zi_policy_divide_cores(v, SIZE_MAX, 0, out);
+        return;
+    }
+    if (ev->kind == ZI_EVENT_STEP_END) /* it wanted the time that has passed */
+        z->job[v->job[ev->job].id].idle_ns = ev->now_ns;
+    sum_up(&c, z, v, ev->now_ns);
+    accrue(&c);
     if (ev->kind == ZI_EVENT_STEP_END) {
-        const zi_job_view *j = &v->job[ev->job];
-        zi_policy_shares_use(&z->shares, j, j->solo_step_ns);
+        step_ended(z, &v->job[ev->job]);
+        sum_up(&c, z, v, ev->now_ns);
     }
-    if (ev->kind == ZI_EVENT_REGION && ev->delta_bytes > 0) return;
-    size_t next = zi_policy_shares_next(&z->shares, v);
-    if (next == SIZE_MAX || !zi_policy_core_free(v, next)) return;
-    uint64_t delay = zi_sweep_delay(v, next, SIZE_MAX, ev->now_ns);
-    if (delay == 0) {
-        zi_policy_divide_cores(v, next, 0, out);
-        zi_out_add(out, ZI_ANSWER_GO, next, 0, 0);
-    } else {
-        zi_out_add(out, ZI_ANSWER_REASON, next, ZI_JOB_NONE, ZI_REASON_TIDE);
-        if (delay != UINT64_MAX)
-            zi_out_add(out, ZI_ANSWER_WAKE_AT, 0, 0,
-                       ev->now_ns + (delay > 1000000u ? delay : 1000000u));
-    }
+    decide(&c, out);
 }
 
 const zi_policy_ops zi_policy_zico = {

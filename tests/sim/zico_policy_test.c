@@ -1,0 +1,190 @@
+/* zico_policy_test.c -- what the zico policy promises, measured on the virtual clock.
+ *
+ * Two cores, each job at (c/n)^scaling; budgets as parts of the sum of solo peaks.  ZI_SEED=N
+ * replays; figures are printed.                                            timeout: 300
+ */
+#include "sim/sim.h"
+#include "base/rng.h"
+#include "test.h"
+
+#define MB     (1ull << 20)
+#define MS     1000000ull
+#define SECOND 1000000000ull
+#define N_MAX  8
+
+typedef struct mix {
+    size_t     n;
+    zi_sim_job job[N_MAX];
+    uint32_t   n_cores;
+} mix;
+
+typedef struct outcome {
+    double            total; /* solo time done a time */
+    double            job[N_MAX];
+    zi_sim_result     res;
+    zi_sim_job_result per[N_MAX];
+} outcome;
+
+static void
+add_job(mix *m, zi_sim_shape shape, uint64_t peak, uint64_t length)
+{
+    zi_sim_job *j = &m->job[m->n++];
+    *j = (zi_sim_job){.name = "job",
+                      .fixed_bytes = peak / 10,
+                      .native = true,
+                      .scaling = 0.7};
+    zi_sim_tide(shape, peak, length, 32, &j->tide);
+}
+
+static uint64_t
+sum_of_peaks(const mix *m)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < m->n; i++)
+        sum += m->job[i].fixed_bytes + m->job[i].tide.peak_bytes;
+    return sum;
+}
+
+/* A part of the sum, but enough for each alone beside everybody's fixed bytes. */
+static uint64_t
+budget_of(const mix *m, double part)
+{
+    uint64_t fixed = 0, most = 0, want = (uint64_t)((double)sum_of_peaks(m) * part);
+    for (size_t i = 0; i < m->n; i++) {
+        fixed += m->job[i].fixed_bytes;
+        if (m->job[i].tide.peak_bytes > most) most = m->job[i].tide.peak_bytes;
+    }
+    return want > fixed + most ? want : fixed + most;
+}
+
+static outcome
+run(const mix *m, const char *policy, double part, uint64_t seconds, uint64_t seed)
+{
+    outcome        o = {0};
+    zi_sim_options opt = {.policy = policy,
+                          .region_bytes = 8 * MB,
+                          .n_cores = m->n_cores ? m->n_cores : 2,
+                          .horizon_ns = seconds * SECOND,
+                          .seed = seed};
+    opt.budget_bytes = budget_of(m, part) + 2 * opt.region_bytes * m->n;
+    expect_ok(zi_sim_run(&opt, m->job, m->n, &o.res, o.per));
+    assert_int_equal(0, o.res.n_over_budget);
+    assert_int_equal(0, o.res.n_two_owners);
+    assert_false(o.res.deadlock);
+    o.total = o.res.throughput;
+    for (size_t i = 0; i < m->n; i++) {
+        assert_int_equal(0, o.per[i].n_denied);
+        o.job[i] = o.per[i].progress_ns / (double)o.res.end_ns;
+    }
+    return o;
+}
+
+/* Least of: a job's progress over its temporal share. */
+static double
+slowest(const mix *m, const outcome *o, const outcome *temporal)
+{
+    double least = 1e9;
+    for (size_t i = 0; i < m->n; i++) {
+        double ratio = o->job[i] / temporal->job[i];
+        if (ratio < least) least = ratio;
+    }
+    return least;
+}
+
+static double
+captured(const outcome *o, const outcome *temporal, const outcome *unlimited)
+{
+    return (o->total - temporal->total) / (unlimited->total - temporal->total);
+}
+
+/* A long high tide of 1 s beside steps of 0.15 s: the short job gets at least 0.95 of its
+ * temporal share, and the total is not below temporal, at every budget. */
+static void
+long_and_short(void **state)
+{
+    static const double part[] = {0.8, 0.65, 0.55};
+    (void)state;
+    for (int shape = 0; shape < 4; shape++) {
+        mix m = {0};
+        add_job(&m, shape % 2 ? ZI_SIM_TRIANGLE : ZI_SIM_BEEFY, 1000 * MB, 1000 * MS);
+        add_job(&m, shape / 2 ? ZI_SIM_TRIANGLE : ZI_SIM_BEEFY, 600 * MB, 150 * MS);
+        outcome free_for_all = run(&m, "spatial", 1.2, 60, 1);
+        for (int b = 0; b < 3; b++) {
+            outcome t = run(&m, "temporal", part[b], 60, 1);
+            outcome z = run(&m, "zico", part[b], 60, 1);
+            printf(
+                "long/short %d at %.2f: temporal %.3f (%.2f %.2f) zico %.3f (%.2f %.2f), "
+                "unlimited %.3f; short %.3f, long %.3f of share; gain captured %.2f\n",
+                shape, part[b], t.total, t.job[0], t.job[1], z.total, z.job[0], z.job[1],
+                free_for_all.total, z.job[1] / t.job[1], z.job[0] / t.job[0],
+                captured(&z, &t, &free_for_all));
+            assert_true(slowest(&m, &z, &t) >= 0.95);
+            assert_true(z.total >= 0.98 * t.total);
+        }
+    }
+}
+
+static void
+random_mix(zi_rng *r, size_t n, mix *m)
+{
+    *m = (mix){0};
+    for (size_t i = 0; i < n; i++) {
+        uint64_t peak = (300 + zi_rng_below(r, 700)) * MB;
+        uint64_t length = (50 + zi_rng_below(r, 450)) * MS;
+        add_job(m, (zi_sim_shape)zi_rng_below(r, ZI_SIM_N_SHAPES), peak, length);
+        m->job[i].scaling = 0.4 + 0.6 * zi_rng_unit(r);
+        m->job[i].time_noise = 0.03;
+        m->job[i].gap_ns = zi_rng_below(r, 2) ? 0 : zi_rng_below(r, 3 * MS);
+    }
+}
+
+/* Random mixes of 2, 3, 4 and 8 jobs at 65 %: never below temporal by more than 2 %, the slowest
+ * job at least 0.95 of its temporal share; how much of the gain is captured is printed. */
+static void
+random_mixes(void **state)
+{
+    static const size_t sizes[] = {2, 3, 4, 8};
+    unsigned            rounds = t_rounds(25, 400);
+
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        double sum_gain = 0, least = 1e9, worst_total = 1e9, sum_z = 0, sum_t = 0,
+               sum_u = 0;
+        for (unsigned i = 0; i < rounds; i++) {
+            zi_rng r = zi_rng_seed(t_seed() + 1000 * (unsigned)k + i);
+            mix    m;
+            random_mix(&r, sizes[k], &m);
+            outcome t = run(&m, "temporal", 0.65, 40, i);
+            outcome z = run(&m, "zico", 0.65, 40, i);
+            outcome u = run(&m, "spatial", 1.2, 40, i);
+            double  s = slowest(&m, &z, &t);
+            if (getenv("ZI_VERBOSE"))
+                printf("  %zu jobs, seed %u: temporal %.3f zico %.3f unlimited %.3f "
+                       "slowest %.3f\n",
+                       sizes[k], i, t.total, z.total, u.total, s);
+            sum_gain += captured(&z, &t, &u);
+            sum_z += z.total, sum_t += t.total, sum_u += u.total;
+            if (s < least) least = s;
+            if (z.total / t.total < worst_total) worst_total = z.total / t.total;
+        }
+        printf("%zu jobs at 0.65: mean temporal %.3f zico %.3f unlimited %.3f, gain "
+               "captured "
+               "%.2f; worst total %.3f, slowest job %.3f\n",
+               sizes[k], sum_t / rounds, sum_z / rounds, sum_u / rounds,
+               sum_gain / rounds, worst_total, least);
+        if (!getenv("ZI_VERBOSE")) {
+            assert_true(worst_total >= 0.98);
+            assert_true(least >= 0.95);
+        }
+    }
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(long_and_short),
+        cmocka_unit_test(random_mixes),
+    };
+    return t_main(tests);
+}
