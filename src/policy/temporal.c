@@ -10,12 +10,14 @@
  */
 #include "policy/policy_common.h"
 
-#define GRACE_NS 300000u /* 0.3 ms: below the cost of a switch */
+#define GRACE_NS 300000u  /* 0.3 ms: below the cost of a switch            */
+#define GAP_NS   5000000u /* jobs that take longer to ask again lose their turn */
 
 typedef struct temporal {
     zi_policy_shares shares;
     zi_job_id        last; /* whose step ended last */
     uint64_t         last_ns;
+    uint64_t         gap_ns[ZI_LEDGER_JOBS_MAX]; /* from a step's end to asking again */
 } temporal;
 
 static zico_status
@@ -35,11 +37,19 @@ somebody_runs(const zi_view *v)
     return false;
 }
 
+/* As long as it usually takes to ask again, and half as long on top. */
+static uint64_t
+grace_until(const temporal *t)
+{
+    uint64_t gap = t->last == ZI_JOB_NONE ? 0 : t->gap_ns[t->last];
+    return t->last_ns + GRACE_NS + (gap < GAP_NS ? gap + gap / 2 : 0);
+}
+
 /* Is the job that just ended a step about to ask again, and before all others in turn? */
 static bool
 worth_waiting(const temporal *t, const zi_view *v, size_t next, uint64_t now_ns)
 {
-    if (now_ns >= t->last_ns + GRACE_NS) return false;
+    if (now_ns >= grace_until(t)) return false;
     for (size_t i = 0; i < v->n_jobs; i++) {
         const zi_job_view *j = &v->job[i];
         if (j->id != t->last) continue;
@@ -65,6 +75,8 @@ temporal_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out
     temporal *t = state;
 
     if (ev->kind == ZI_EVENT_JOIN) zi_policy_shares_join(&t->shares, v, ev->job);
+    if (ev->kind == ZI_EVENT_STEP_ASK && v->job[ev->job].id == t->last)
+        t->gap_ns[t->last] = ev->now_ns - t->last_ns;
     if (ev->kind == ZI_EVENT_STEP_END) {
         const zi_job_view *j = &v->job[ev->job];
         zi_policy_shares_use(&t->shares, j, ev->now_ns - j->began_ns);
@@ -76,7 +88,7 @@ temporal_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out
     size_t next = zi_policy_shares_next(&t->shares, v);
     if (next == SIZE_MAX) return;
     if (worth_waiting(t, v, next, ev->now_ns)) {
-        zi_out_add(out, ZI_ANSWER_WAKE_AT, 0, 0, t->last_ns + GRACE_NS);
+        zi_out_add(out, ZI_ANSWER_WAKE_AT, 0, 0, grace_until(t));
         return;
     }
     zi_policy_divide_cores(v, next, 0, out);

@@ -140,7 +140,7 @@ accrue(choice *c)
             const zi_job_view *j = &c->v->job[i];
             account           *a = &c->z->job[j->id];
             if (wants(c->z, j, c->now_ns)) a->lag_ns += passed * weight(j) / c->weights;
-            if (a->lag_ns > 2 * c->longest) a->lag_ns = 2 * c->longest;
+            if (a->lag_ns > 8 * c->longest) a->lag_ns = 8 * c->longest;
             if (a->lag_ns < -c->longest) a->lag_ns = -c->longest;
         }
     c->z->last_ns = c->now_ns;
@@ -284,34 +284,43 @@ say(const choice *c, zi_out *out, size_t i, zi_reason why)
                behind == SIZE_MAX ? ZI_JOB_NONE : c->v->job[behind].id, why);
 }
 
-/* The candidate that fits now and whose worst victim is least behind. */
+/* Is there a core for it, and does nobody have to be alone? */
+static bool
+may_run_beside(const choice *c, size_t i)
+{
+    if (!zi_policy_core_free(c->v, i)) return false;
+    return c->n_running == 0 || (!c->turns && !c->z->job[c->v->job[i].id].takes_turns);
+}
+
+/* Of the candidates that fit now: the one farthest behind among those whose worst victim
+ * would be about as little behind as possible. */
 static pick
 choose(const choice *c, zi_out *out)
 {
     size_t candidate[CANDIDATES], victim[VICTIMS];
+    double cost[CANDIDATES], least = 0;
+    bool   fits[CANDIDATES] = {false}, any = false;
     size_t n = most_behind(c, is_asking, candidate, CANDIDATES);
     size_t n_victims = most_behind(c, is_victim, victim, VICTIMS);
     pick   best = {.job = SIZE_MAX, .wake_ns = UINT64_MAX};
 
     for (size_t k = 0; k < n; k++) {
-        size_t         i = candidate[k];
-        const account *a = &c->z->job[c->v->job[i].id];
-        if (!zi_policy_core_free(c->v, i) ||
-            (c->n_running > 0 && (c->turns || a->takes_turns))) {
-            say(c, out, i, ZI_REASON_TURN);
-            continue;
-        }
-        uint64_t delay = delay_from(c, i, SIZE_MAX, 0);
-        if (delay > 0) {
-            say(c, out, i, ZI_REASON_TIDE);
+        uint64_t delay;
+        if (!may_run_beside(c, candidate[k])) {
+            say(c, out, candidate[k], ZI_REASON_TURN);
+        } else if ((delay = delay_from(c, candidate[k], SIZE_MAX, 0)) > 0) {
+            say(c, out, candidate[k], ZI_REASON_TIDE);
             if (delay < best.wake_ns) best.wake_ns = delay;
-            continue;
+        } else {
+            cost[k] = cost_of(c, candidate[k], victim, n_victims);
+            if (!any || cost[k] < least) least = cost[k];
+            fits[k] = any = true;
         }
-        double cost = cost_of(c, i, victim, n_victims);
-        if (best.job == SIZE_MAX || cost < best.cost) {
-            best.job = i;
-            best.cost = cost;
-        }
+    }
+    for (size_t k = 0; k < n && best.job == SIZE_MAX; k++) { /* most behind first */
+        if (!fits[k] || cost[k] > least + TOLERANCE * c->longest) continue;
+        best.job = candidate[k];
+        best.cost = cost[k];
     }
     return best;
 }
@@ -352,13 +361,23 @@ count_soon(const choice *c, size_t starter)
     return n;
 }
 
+/* Would starting it leave somebody further behind than it is itself, and than waiting would? */
+static bool
+is_unfair(const choice *c, const pick *p)
+{
+    double own = lag_of(c, p->job);
+
+    if (c->n_running + c->n_about == 0) return false; /* somebody must go */
+    return p->cost > TOLERANCE * c->longest + (own > 0 ? own : 0) &&
+           p->cost > cost_of_waiting(c);
+}
+
 static void
 decide(const choice *c, zi_out *out)
 {
     pick p = choose(c, out);
 
-    if (p.job != SIZE_MAX && c->n_running + c->n_about > 0 &&
-        p.cost > TOLERANCE * c->longest && p.cost > cost_of_waiting(c)) {
+    if (p.job != SIZE_MAX && is_unfair(c, &p)) {
         say(c, out, p.job, ZI_REASON_FAIRNESS);
         p.job = SIZE_MAX;
         if (p.wake_ns > 5 * WAKE_NS) p.wake_ns = c->n_about ? WAKE_NS : 5 * WAKE_NS;
