@@ -68,6 +68,8 @@ native_words(words *w, const zi_crew *c, const zi_job_entry *e)
     pair(w, "--planner", e->planner);
     pair(w, "--budget", e->limit);
     pair(w, "--latency", e->latency);
+    /* together, jobs are run to be trained; whoever wants a judgement says so in args */
+    if (e->train) pair(w, "--eval", "0");
     for (unsigned i = 0; i < e->args_count; i++) word(w, e->args[i]);
 }
 
