@@ -329,7 +329,7 @@ zi_cmd_plan(int argc, char **argv)
     wishes      w = {.budgets = "100%,90%,80%,70%,60%,50%,40%,30%,20%",
                      .planner = "all",
                      .steps = 5};
-    snprintf(tier, sizeof tier, "file:%s", tmp && *tmp ? tmp : "/tmp");
+    snprintf(tier, sizeof tier, "file:%s", tmp && *tmp ? tmp : "/var/tmp");
     w.study.tier = tier;
     const zi_arg arg[] = {
         {"batch", ZI_ARG_U64, &w.batch, "N", "samples per step"},

@@ -40,11 +40,11 @@ catch_signals(void)
 
 typedef struct train_words {
     zi_data_words data;
-    const char   *optimizer, *decay, *save, *resume, *trace, *planner, *socket;
-    uint64_t      batch, steps, warmup, decay_every, threads, loaders, seed, every, eval;
-    uint64_t      budget;
-    double        epochs, lr, decay_factor, weight_decay, momentum, clip;
-    bool          json, watch, quiet;
+    const char   *optimizer, *decay, *save, *resume, *trace, *planner, *socket, *budget,
+        *tier;
+    uint64_t batch, steps, warmup, decay_every, threads, loaders, seed, every, eval;
+    double   epochs, lr, decay_factor, weight_decay, momentum, clip;
+    bool     json, watch, quiet;
 } train_words;
 
 static int
@@ -95,6 +95,20 @@ read_schedule(const train_words *w, zi_run_options *o)
     return ZI_EXIT_OK;
 }
 
+/* "600M", or a share of what the network would take. */
+static int
+read_budget(const train_words *w, zi_run_options *o)
+{
+    uint64_t share;
+    if (!w->budget) return 0;
+    if (zi_size_parse(w->budget, 0, &o->budget_bytes) >= 0) return 0;
+    o->budget_bytes = 0;
+    if (zi_size_parse(w->budget, 1000000, &share) < 0 || share == 0)
+        return complain("--budget wants a size or a share: 600M, 40%, not", w->budget);
+    o->budget_share = (double)share / 1e6;
+    return 0;
+}
+
 static int
 read_options(const train_words *w, const char *net, zi_run_options *o)
 {
@@ -118,12 +132,13 @@ read_options(const train_words *w, const char *net, zi_run_options *o)
     o->resume = w->resume;
     o->planner = w->planner;
     o->socket = w->socket;
-    o->budget_bytes = w->budget;
+    o->tier = w->tier;
     o->trace = w->trace;
     o->eval_samples = w->eval;
     o->watch = w->watch;
     o->stop = &stop_asked;
-    int rc = read_optimizer(w, o);
+    int rc = read_budget(w, o);
+    if (!rc) rc = read_optimizer(w, o);
     return rc ? rc : read_schedule(w, o);
 }
 
@@ -215,10 +230,12 @@ zi_cmd_train(int argc, char **argv)
         {"every", ZI_ARG_U64, &w.every, "N", "and after every so many steps"},
         {"resume", ZI_ARG_TEXT, &w.resume, "FILE",
          "go on from a checkpoint, bit for bit"},
-        {"budget", ZI_ARG_SIZE, &w.budget, "BYTES",
-         "use no more memory for tensors: 600M, 4G"},
+        {"budget", ZI_ARG_TEXT, &w.budget, "BYTES",
+         "use no more memory for tensors: 600M, 4G, or 40% of what it would take"},
         {"planner", ZI_ARG_TEXT, &w.planner, "NAME",
-         "who fits a step into the budget (keep)"},
+         "who fits a step into the budget (auto); see zico plan"},
+        {"tier", ZI_ARG_TEXT, &w.tier, "WHERE",
+         "for what is moved out: file:DIR, ram or none (a spill file)"},
         {"socket", ZI_ARG_TEXT, &w.socket, "PATH",
          "be a job of that broker ($ZICO_SOCKET)"},
         {"trace", ZI_ARG_TEXT, &w.trace, "FILE",

@@ -2,6 +2,7 @@
 #include "train/engine.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,10 +10,13 @@
 #include "base/check.h"
 #include "base/size.h"
 #include "base/vec.h"
+#include "exec/tier.h"
 #include "planner/planner.h"
 #include "report/report.h"
 
 #define OPTIMIZER_PREFIX "optimizer."
+#define TIER_PROBE       (32ull << 20) /* bytes that tell how fast a tier is */
+#define PLAIN_ALIGN      64u           /* of tensors that never leave        */
 
 struct zi_engine {
     const zi_os *os;
@@ -21,6 +25,7 @@ struct zi_engine {
     zi_session  *session; /* NULL: private memory */
     zi_plan     *plan;    /* NULL: the executor's own */
     zi_exec     *exec;
+    zi_tier     *tier;   /* NULL: nothing is moved out */
     bool         joined; /* the session is a broker's */
 };
 
@@ -120,52 +125,118 @@ too_large(const zi_engine *e, uint64_t need, uint64_t budget, const char *planne
         zi_size_format(budget, text[1]));
 }
 
-/* A plan within the budget, or the number that would be needed. */
+/* Where tensors may go: as told, else a spill file where temporary files live. */
 static zico_status
-make_plan(zi_engine *e, const zi_exec_options *xo, const zi_engine_options *opt,
+open_tier(zi_engine *e, const zi_engine_options *opt, zi_train_diag *diag)
+{
+    const char *tmp = getenv("TMPDIR");
+    char        spec[4200];
+
+    if (opt->tier && strcmp(opt->tier, "none") == 0) return ZICO_OK;
+    snprintf(spec, sizeof spec, "file:%s", tmp && *tmp ? tmp : "/var/tmp");
+    zico_status st = zi_tier_open(e->os, opt->tier ? opt->tier : spec, &e->tier);
+    if (st < 0 && !opt->tier) return ZICO_OK; /* nobody asked for one */
+    if (st < 0)
+        return zi_train_fail(diag, st, "--tier %s: %s", opt->tier, zico_status_text(st));
+    return ZICO_OK;
+}
+
+static zico_status
+know_cost(zi_engine *e, zi_exec_options *xo, zi_train_diag *diag, zi_cost **ret_cost)
+{
+    zi_graph_diag why = {.text = ""};
+    zi_cost      *c;
+
+    xo->tier = e->tier;
+    zico_status st = zi_exec_cost(xo, &why, &c);
+    if (st < 0) return graph_failed(e->graph, &why, st, diag);
+    c->out_bytes_per_s = c->in_bytes_per_s = 0;
+    if (e->tier)
+        st =
+            zi_tier_measure(e->tier, TIER_PROBE, &c->out_bytes_per_s, &c->in_bytes_per_s);
+    if (st < 0) {
+        zi_cost_free(c);
+        return zi_train_fail(diag, st, "the tier: %s", zico_status_text(st));
+    }
+    *ret_cost = c;
+    return ZICO_OK;
+}
+
+/* One planner's plan, so tight that its placement fits. */
+static zico_status
+ask_planner(zi_engine *e, zi_exec_options *xo, const zi_planner_ops *planner,
+            uint64_t budget, zi_train_diag *diag, uint64_t *ret_least)
+{
+    uint64_t region = e->session ? zi_session_region_bytes(e->session) : 0;
+    zi_cost *cost;
+
+    zico_status st = know_cost(e, xo, diag, &cost);
+    if (st < 0) return st;
+    const zi_plan_task task = {.graph = e->graph, .cost = cost, .budget_bytes = budget};
+    st = zi_planner_fit(planner, &task, region, e->tier ? ZI_TIER_ALIGN : PLAIN_ALIGN,
+                        &e->plan, NULL, ret_least);
+    zi_cost_free(cost);
+    if (st < 0 && st != ZICO_E_NOPLAN)
+        zi_train_fail(diag, st, "planner %s: %s", planner->name, zico_status_text(st));
+    return st;
+}
+
+/* A plan within the budget, or the number that would be needed.  Doing nothing is tried first. */
+static zico_status
+make_plan(zi_engine *e, zi_exec_options *xo, const zi_engine_options *opt,
           zi_train_diag *diag)
 {
-    const char   *name = opt->planner ? opt->planner : "keep";
-    uint64_t      budget = budget_of(e, opt), least = 0;
-    zi_cost      *cost = NULL;
-    zi_graph_diag why = {.text = ""};
-    zi_verdict    verdict;
-
-    if (budget == 0 && !opt->planner) return ZICO_OK;
+    uint64_t              budget = budget_of(e, opt), least = 0;
+    const char           *name = opt->planner ? opt->planner : "auto";
     const zi_planner_ops *planner = zi_planner_find(name);
-    if (!planner && strcmp(name, "keep") != 0)
+
+    if (!planner)
         return zi_train_fail(diag, ZICO_E_NOTFOUND, "there is no planner '%s'", name);
-    zico_status st = zi_exec_cost(xo, &why, &cost);
-    if (st < 0) return graph_failed(e->graph, &why, st, diag);
-    if (planner) {
-        const zi_plan_task task = {.graph = e->graph,
-                                   .cost = cost,
-                                   .budget_bytes = budget,
-                                   .seed = opt->seed};
-        st = planner->solve(&task, &e->plan, &least);
-        if (st == ZICO_E_NOPLAN) st = too_large(e, least, budget, name, diag);
-    } else {
-        st = zi_plan_keep(e->graph, cost, &e->plan);
+    if (budget == 0 && !opt->planner) return ZICO_OK;
+    bool all =
+        strcmp(name, "keep-all") == 0; /* the one that is not better off with keep */
+    zico_status st =
+        ask_planner(e, xo, all ? planner : zi_planner_find("keep"), budget, diag, &least);
+    if (st != ZICO_E_NOPLAN || all) goto done;
+    if (planner->emits >> ZI_ACT_OUT & 1) {
+        st = open_tier(e, opt, diag);
+        if (st < 0) return st;
     }
+    st = ask_planner(e, xo, planner, budget, diag, &least);
+done:
+    return st == ZICO_E_NOPLAN ? too_large(e, least, budget, name, diag) : st;
+}
+
+/* "40%" of what keep would take. */
+static zico_status
+resolve_share(zi_engine *e, zi_engine_options *opt, zi_train_diag *diag)
+{
+    zi_exec_options xo = {.graph = e->graph, .n_threads = opt->n_threads};
+    zi_cost        *cost;
+    zi_plan        *keep;
+    zi_verdict      v;
+
+    if (!(opt->budget_share > 0)) return ZICO_OK;
+    zico_status st = know_cost(e, &xo, diag, &cost);
+    if (st < 0) return st;
+    st = zi_plan_keep(e->graph, cost, &keep);
     if (st >= 0) {
-        st = zi_plan_check(e->plan, e->graph, cost, budget, &verdict);
-        if (st < 0 && verdict.rule == 7) {
-            zico_status again = zi_plan_check(e->plan, e->graph, cost, 0, &verdict);
-            st = too_large(e, again < 0 ? 0 : verdict.peak_bytes, budget, name, diag);
-        } else if (st < 0) {
-            zi_train_fail(diag, st, "planner %s: %s", name, verdict.text);
-        }
+        st = zi_plan_check(keep, e->graph, cost, 0, &v);
+        zi_plan_free(keep);
     }
     zi_cost_free(cost);
+    if (st >= 0) opt->budget_bytes = (uint64_t)((double)v.peak_bytes * opt->budget_share);
     return st;
 }
 
 zico_status
-zi_engine_new(zi_graph *forward, const zi_engine_options *opt, zi_train_diag *diag,
+zi_engine_new(zi_graph *forward, const zi_engine_options *wish, zi_train_diag *diag,
               zi_engine **ret_engine)
 {
-    zi_graph_diag why = {.text = ""};
-    zi_engine    *e = zi_calloc(1, sizeof *e);
+    zi_graph_diag      why = {.text = ""};
+    zi_engine         *e = zi_calloc(1, sizeof *e);
+    zi_engine_options  own = *wish;
+    zi_engine_options *opt = &own;
 
     if (!e) {
         zi_graph_free(forward);
@@ -175,6 +246,7 @@ zi_engine_new(zi_graph *forward, const zi_engine_options *opt, zi_train_diag *di
     e->graph = forward;
     zico_status st = complete_graph(e->graph, opt, diag);
     if (st >= 0) st = zi_io_find(e->graph, diag, &e->io);
+    if (st >= 0) st = resolve_share(e, opt, diag);
     if (st >= 0) st = open_session(e, opt, diag);
     zi_exec_options xo = {.graph = e->graph,
                           .session = e->session,
@@ -202,6 +274,7 @@ zi_engine_free(zi_engine *e)
 {
     if (!e) return;
     zi_exec_free(e->exec);
+    zi_tier_close(e->tier);
     zi_plan_free(e->plan);
     zi_session_close(e->session);
     zi_graph_free(e->graph);

@@ -29,9 +29,11 @@ typedef struct zi_engine zi_engine;
 typedef struct zi_engine_options {
     const zi_os    *os;           /* NULL: the real kernel                             */
     const zi_optim *optim;        /* NULL: forward only                                */
-    const char     *planner;      /* NULL: keep                                        */
+    const char     *planner;      /* NULL: auto where there is a budget, else keep     */
     uint64_t        budget_bytes; /* 0: no limit of our own                            */
-    const char     *socket;       /* NULL: the environment                             */
+    double          budget_share; /* of keep's peak, instead of budget_bytes; 0: none  */
+    const char     *tier;   /* exec/tier.h, or "none"; NULL: a spill file, if needed */
+    const char     *socket; /* NULL: the environment                             */
     const char     *job_name, *shape_key;
     uint64_t        steps_total;
     unsigned        n_threads;

@@ -165,6 +165,8 @@ build_engine(run *r, bool watch, zi_engine **ret_engine)
                                   .optim = &r->o.optim,
                                   .planner = r->o.planner,
                                   .budget_bytes = r->o.budget_bytes,
+                                  .budget_share = r->o.budget_share,
+                                  .tier = r->o.tier,
                                   .socket = r->o.socket,
                                   .job_name = name,
                                   .shape_key = key,

@@ -54,6 +54,8 @@ typedef struct zi_run_options {
     const char  *resume; /* NULL: from the start                               */
     const char  *planner, *socket;
     uint64_t     budget_bytes;
+    double       budget_share; /* of keep's peak; 0: budget_bytes counts       */
+    const char  *tier;         /* NULL: a spill file, if one is needed         */
     const char  *trace;        /* NULL: none                                   */
     uint64_t     eval_samples; /* 0: do not judge                              */
     bool         watch;        /* check every tensor at every step             */
