@@ -274,9 +274,9 @@ void
 zi_link_arm(zi_session *s, bool on)
 {
     if (s->sock < 0 || s->armed == on) return;
-    s->os->epoll_set(s->os, s->epoll_fd, EPOLL_CTL_MOD, s->sock,
-                     (on ? EPOLLIN : 0u) | EPOLLONESHOT, 1);
-    s->armed = on;
+    long rc = s->os->epoll_set(s->os, s->epoll_fd, EPOLL_CTL_MOD, s->sock,
+                               (on ? EPOLLIN : 0u) | EPOLLONESHOT, 1);
+    s->armed = on && rc >= 0;
 }
 
 static uint64_t
@@ -439,6 +439,25 @@ take_welcome(zi_session *s, const int *fds, size_t n_fds)
     return ZICO_OK;
 }
 
+/* An answer that was read half is an answer lost, and with it the job: what may pass is
+ * tried again. */
+long
+zi_link_receive(zi_session *s, uint64_t wait_ns, int *fds, size_t *n_fds)
+{
+    const zi_os *os = s->os;
+    size_t       room = *n_fds;
+    long         n = -EAGAIN;
+
+    for (int i = 0; i < 3; i++) {
+        if (os->poll_fd(os, s->sock, POLLIN, (int64_t)wait_ns) == 0) return -EAGAIN;
+        *n_fds = room;
+        n = os->recv_msg(os, s->sock, s->rx, ZI_WIRE_MAX, fds, n_fds, MSG_DONTWAIT);
+        if (n >= 0 || n == -ECONNRESET) break;
+    }
+    if (n < 0) *n_fds = 0;
+    return n;
+}
+
 static zico_status
 read_welcome(zi_session *s)
 {
@@ -448,8 +467,8 @@ read_welcome(zi_session *s)
     const char  *why;
     zico_status  st;
 
-    if (os->poll_fd(os, s->sock, POLLIN, HELLO_NS) <= 0) return ZICO_E_TIMEOUT;
-    long n = os->recv_msg(os, s->sock, s->rx, ZI_WIRE_MAX, fds, &n_fds, MSG_DONTWAIT);
+    long n = zi_link_receive(s, HELLO_NS, fds, &n_fds);
+    if (n == -EAGAIN) return ZICO_E_TIMEOUT;
     if (n == 0) return ZICO_E_GONE;
     if (n < 0) return zi_os_status(n);
     st = zi_wire_decode(s->rx, (size_t)n, ZI_WIRE_VERSION_MAX, s->rx_msg, &why);
@@ -492,12 +511,17 @@ zi_link_join(zi_session *s)
     return st;
 }
 
+/* A broker that does not hear LEAVE keeps what this job held until the process ends: if the
+ * link is lost, it is taken up once more for that one word. */
 void
 zi_link_hang_up(zi_session *s)
 {
-    if (s->sock < 0) return;
-    zi_link_message(s, ZI_MSG_LEAVE);
-    zi_link_send(s, NULL, 0);
+    for (int i = 0; i < 2; i++) {
+        if (s->state == ZI_LINK_GONE) zi_rejoin_try(s);
+        if (s->state != ZI_LINK_JOINED) break;
+        zi_link_message(s, ZI_MSG_LEAVE);
+        if (zi_link_send(s, NULL, 0)) break;
+    }
     if (s->sock >= 0) s->os->close(s->os, s->sock);
     s->sock = -1;
 }

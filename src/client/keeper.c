@@ -14,10 +14,12 @@
 
 enum { TAG_WAKE, TAG_SOCKET };
 
+/* A wake that is lost would leave somebody waiting for ever: it is tried again. */
 void
 zi_keeper_wake(zi_session *s)
 {
-    if (s->wake_fd >= 0) s->os->event_add(s->os, s->wake_fd);
+    for (int i = 0; i < 3 && s->wake_fd >= 0; i++)
+        if (s->os->event_add(s->os, s->wake_fd) >= 0) return;
 }
 
 static void

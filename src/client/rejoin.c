@@ -48,8 +48,7 @@ read_answer(zi_session *s)
     size_t       n_fds = 2;
     const char  *why;
 
-    if (os->poll_fd(os, s->sock, POLLIN, WELCOME_NS) <= 0) return false;
-    long n = os->recv_msg(os, s->sock, s->rx, ZI_WIRE_MAX, fds, &n_fds, MSG_DONTWAIT);
+    long n = zi_link_receive(s, WELCOME_NS, fds, &n_fds);
     if (n <= 0) return false;
     bool good = zi_wire_decode(s->rx, (size_t)n, s->version, s->rx_msg, &why) >= 0;
     if (good && n_fds == 2) { /* the successor may have copied the table */
@@ -111,23 +110,25 @@ compare_with_table(zi_session *s)
 
 /* -- one look ------------------------------------------------------------------------------------ */
 
-static void
+static bool
 resume_link(zi_session *s)
 {
     const zi_msg_welcome *w = &s->rx_msg->welcome;
 
+    s->armed = s->epoll_fd >= 0; /* at the very end there is no keeper any more */
+    if (s->armed && s->os->epoll_set(s->os, s->epoll_fd, EPOLL_CTL_ADD, s->sock,
+                                     EPOLLIN | EPOLLONESHOT, 1) < 0)
+        return false;
     s->state = ZI_LINK_JOINED;
     s->version = w->version;
     s->epoch = w->epoch;
     s->budget_bytes = w->budget_bytes;
     if (w->cores) s->cores = w->cores;
     s->uncharged_bytes = 0; /* REJOIN told them all */
-    s->os->epoll_set(s->os, s->epoll_fd, EPOLL_CTL_ADD, s->sock, EPOLLIN | EPOLLONESHOT,
-                     1);
-    s->armed = true;
     compare_with_table(s);
     for (zi_pending *p = s->pending; p; p = p->next) zi_link_send_pending(s, p);
     pthread_cond_broadcast(&s->changed);
+    return true;
 }
 
 void
@@ -138,10 +139,7 @@ zi_rejoin_try(zi_session *s)
     if (sock < 0) return;
     s->sock = (int)sock;
     if (send_rejoin(s) && read_answer(s)) {
-        if (s->rx_msg->type == ZI_MSG_WELCOME) {
-            resume_link(s);
-            return;
-        }
+        if (s->rx_msg->type == ZI_MSG_WELCOME && resume_link(s)) return;
         if (s->rx_msg->type == ZI_MSG_REFUSE) {
             zi_session_say(s, "%s", s->rx_msg->refuse.text);
             s->state = ZI_LINK_REFUSED;

@@ -99,7 +99,7 @@ tear_down(zi_session *s)
         zi_lease_finish_returns(s);
     }
     zi_link_hang_up(s);
-    if (s->slots) zi_lease_space_close(s);
+    zi_lease_space_close(s);
     if (s->pool) s->ops->pool_close(s->pool);
     if (s->pool_fd >= 0) s->os->close(s->os, s->pool_fd);
     if (s->table_fd >= 0) s->os->close(s->os, s->table_fd);

@@ -148,6 +148,8 @@ struct zi_session {
 /* -- job_link.c ------------------------------------------------------------------------- */
 /* Connect and HELLO; fills shape, descriptors and the rest from WELCOME. */
 zico_status zi_link_join(zi_session *s);
+/* One packet with descriptors into s->rx, while nobody else reads; -EAGAIN: none came. */
+long zi_link_receive(zi_session *s, uint64_t wait_ns, int *fds, size_t *n_fds);
 /* With mu held.  Send s->tx_msg; false: the broker is gone (state says so now). */
 bool zi_link_send(zi_session *s, const int *fds, size_t n_fds);
 /* With mu held.  Put a request on the list and on the wire, under a new seq. */

@@ -83,7 +83,8 @@ zi_host_fence_complete(zi_fence *f, uint64_t mark)
         pthread_mutex_unlock(&f->mu);
     }
     int fd = atomic_load(&f->event_fd);
-    if (fd >= 0) f->os->event_add(f->os, fd);
+    if (fd >= 0 && f->os->event_add(f->os, fd) < 0)
+        f->os->event_add(f->os, fd); /* a lost wake would hold memory back for good */
     zi_host_fence_free(f);
 }
 
