@@ -26,7 +26,8 @@
 #include <unistd.h>
 
 #define MIB         (1ull << 20)
-#define N_PASSES    3u /* over the file's steps; the first warms up */
+#define N_PASSES    3u /* over the steps of the file; the first warms up */
+#define N_WIRE      2u /* the same, at the trace's own speed */
 #define N_PROCESSES 2
 
 typedef struct event {
@@ -200,7 +201,7 @@ run_job(const trace *t, const char *socket, int which, shared *out)
 
     if (zi_session_open(&opt, &s) < 0 || zi_arena_new(s, &a) < 0) return 1;
     zi_session_stats(s, &before);
-    for (unsigned pass = 0; pass < N_PASSES; pass++) {
+    for (unsigned pass = 0; pass < N_WIRE; pass++) {
         if (pass == 1) in_steps = 0, zi_session_stats(s, &before);
         bool     inside = false;
         uint64_t start = 0, at = 0;
