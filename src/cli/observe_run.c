@@ -15,6 +15,7 @@
 
 #include "base/size.h"
 #include "cli/ensure.h"
+#include "cli/observe_fit.h"
 #include "hook/env.h"
 #include "report/report.h"
 
@@ -153,12 +154,25 @@ say_fit(const zi_observed *o, const char *budget)
 {
     uint64_t bytes = 0;
     char     a[ZI_SIZE_TEXT];
+    zi_fit   fit;
+    long     cores = sysconf(_SC_NPROCESSORS_ONLN);
 
     if (budget && zi_size_parse(budget, 0, &bytes) < 0) bytes = 0;
     if (!bytes && zi_ensure_default_budget(&bytes) < 0) return;
     if (o->peak_bytes == 0) return;
-    fprintf(stderr, "fits    %llu of these fit in %s side by side\n",
-            (unsigned long long)(bytes / o->peak_bytes), zi_size_format(bytes, a));
+    zi_size_format(bytes, a);
+    if (zi_observe_fit(o, bytes, cores > 0 ? (uint32_t)cores : 1, &fit) < 0) {
+        fprintf(stderr, "fits    %llu of these fit in %s\n",
+                (unsigned long long)(bytes / o->peak_bytes), a);
+        return;
+    }
+    const char *more = fit.n_shared == ZI_FIT_MAX ? " or more" : "";
+    fprintf(stderr,
+            "fits    %u%s of these fit in %s by their peaks; sharing, %u%s, together at "
+            "%.2fx "
+            "the speed of\n        one alone (simulated on %ld cores)\n",
+            fit.n_plain, fit.n_plain == ZI_FIT_MAX ? " or more" : "", a, fit.n_shared,
+            more, fit.speed, cores);
 }
 
 /* -- running ------------------------------------------------------------------------------------------- */

@@ -43,6 +43,14 @@ find_beside_us(const char *const places[], size_t n, char *buf)
     return false;
 }
 
+/* So that a job can ask for the command that started it (python/zico/limits.py). */
+static void
+put_command(void)
+{
+    char path[PATH_MAX];
+    if (realpath("/proc/self/exe", path)) setenv("ZICO_COMMAND", path, 1);
+}
+
 /* The build tree, then an installation. */
 static const char *const library_places[] = {
     "libzico-hook.so",
@@ -258,6 +266,7 @@ zi_run_command(const zi_command_options *opt, char *const argv[])
     if ((rc = find_broker(opt))) return rc;
     if ((rc = set_threads(opt->cores))) return rc;
     put(ZI_ENV_MODE, "join");
+    put_command();
     if ((rc = preload())) return rc;
     return become(argv);
 }

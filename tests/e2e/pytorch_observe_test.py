@@ -1,0 +1,52 @@
+"""pytorch_observe_test -- `zico run --observe` changes nothing and tells the tide.  timeout: 200"""
+import os
+import re
+import tempfile
+import unittest
+
+import hooked
+from hooked import EXAMPLES, PYTHON, clean_env, losses, run
+
+try:
+    import torch  # noqa: F401
+    HAVE_TORCH = True
+except ImportError:
+    HAVE_TORCH = False
+
+
+class Observe(unittest.TestCase):
+    @unittest.skipUnless(HAVE_TORCH, "python3-torch is not installed")
+    def test_resnet(self):
+        """Same losses; picture, period, peak, floor, mean, and how many fit; an SVG file."""
+        script = [PYTHON, os.path.join(EXAMPLES, "resnet.py"), "--batch", "8", "--steps", "6"]
+        with tempfile.TemporaryDirectory(prefix="zi-e2e-") as d:
+            svg = os.path.join(d, "tide.svg")
+            p = run([hooked.ZICO, "run", "--observe", "--svg", svg, "--budget", "400M", "--",
+                     *script], clean_env(TMPDIR=d))
+            self.assertEqual(losses(run(script).stdout), losses(p.stdout))
+            with open(svg, encoding="utf-8") as f:
+                self.assertIn("<svg", f.read())
+            self.assertEqual(["tide.svg"], os.listdir(d))  # nothing is left behind
+        self.assertRegex(p.stderr, r"steps   6, one every")
+        for word in ("peak", "floor", "mean"):
+            self.assertRegex(p.stderr, rf"(?m)^{word} +\d")
+        fits = re.search(r"fits    (\d+).* sharing, (\d+)", p.stderr)
+        self.assertIsNotNone(fits, p.stderr)
+        self.assertGreaterEqual(int(fits.group(2)), int(fits.group(1)))
+
+    def test_no_steps(self):
+        """A program without steps gets a picture of its life, and its exit code."""
+        p = run([hooked.ZICO, "run", "--observe", "--", PYTHON, "-c",
+                 "import numpy as np; a = np.ones(1 << 20); raise SystemExit(5)"], check=False)
+        self.assertEqual(5, p.returncode)
+        self.assertIn("none were marked", p.stderr)
+        self.assertRegex(p.stderr, r"peak +8")
+
+    def test_small(self):
+        """A program without large blocks is told so."""
+        p = run([hooked.ZICO, "run", "--observe", "--", "true"])
+        self.assertIn("no large block", p.stderr)
+
+
+if __name__ == "__main__":
+    hooked.main()
