@@ -179,6 +179,15 @@ exec_run_copy(void *arg, unsigned n_cores)
     r->end_ns[c->act] = e->os->now_ns(e->os);
 }
 
+/* The tide as it is felt by the device: slots from their first kernel to their last. */
+static void
+note_tide(zi_exec *e, const uint32_t *slots, uint32_t n, int sign, uint64_t now_ns)
+{
+    for (uint32_t i = 0; e->session && i < n; i++)
+        zi_session_tide_add(e->session, now_ns,
+                            sign * (int64_t)e->plan->slots[slots[i]].size_bytes);
+}
+
 void
 exec_run_piece(void *arg, unsigned n_cores)
 {
@@ -188,6 +197,7 @@ exec_run_piece(void *arg, unsigned n_cores)
     const exec_piece *p = &e->pieces[job->piece];
     uint64_t          now = e->os->now_ns(e->os);
 
+    note_tide(e, e->open_at + p->first_open, p->n_open, 1, now);
     if (e->cmds[p->begin].kind == ZI_ACT_WAIT && r->passed_ns)
         r->stall_ns += now - r->passed_ns;
     for (uint32_t a = p->begin; a < p->end; a++) {
@@ -205,5 +215,6 @@ exec_run_piece(void *arg, unsigned n_cores)
         r->end_ns[a] = now;
     }
     r->passed_ns = now;
+    note_tide(e, e->close_at + p->first_close, p->n_close, -1, now);
     if (p->end == e->plan->n_acts) finish_step(r);
 }
