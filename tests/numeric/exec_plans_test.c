@@ -29,7 +29,7 @@ typedef struct outcome {
 static void
 feed_and_step(zi_exec *e, const zi_graph *g, uint64_t step)
 {
-    zi_exec_feed feeds[8];
+    zi_exec_feed feeds[8] = {0};
     size_t       n = 0;
     uint64_t     r = 12345 + step;
 
