@@ -71,6 +71,20 @@ complete_graph(zi_graph *g, const zi_engine_options *opt, zi_train_diag *diag)
     return st < 0 ? graph_failed(g, &why, st, diag) : ZICO_OK;
 }
 
+/* Memory of this process that is not in the pool counts in the device's budget, too. */
+static zico_status
+charge(zi_engine *e, uint64_t bytes, zi_train_diag *diag)
+{
+    char text[ZI_SIZE_TEXT];
+
+    if (bytes == 0) return ZICO_OK;
+    zico_status st = zi_session_charge(e->session, bytes, ZICO_FOREVER);
+    if (st < 0)
+        return zi_train_fail(diag, st, "%s of prepared batches: %s",
+                             zi_size_format(bytes, text), zico_status_text(st));
+    return ZICO_OK;
+}
+
 static zico_status
 open_session(zi_engine *e, const zi_engine_options *opt, zi_train_diag *diag)
 {
@@ -95,7 +109,7 @@ open_session(zi_engine *e, const zi_engine_options *opt, zi_train_diag *diag)
                              socket ? "broker at " : "a pool of our own",
                              socket ? socket : "", zico_status_text(st));
     e->joined = socket != NULL;
-    return ZICO_OK;
+    return e->joined ? charge(e, opt->charge_bytes, diag) : ZICO_OK;
 }
 
 static uint64_t
@@ -106,6 +120,8 @@ budget_of(zi_engine *e, const zi_engine_options *opt)
 
     if (!e->session) return budget;
     zi_session_stats(e->session, &stats);
+    stats.budget_bytes -=
+        stats.private_bytes; /* at most what is charged: never below 0 */
     return budget == 0 || (stats.budget_bytes && stats.budget_bytes < budget)
                ? stats.budget_bytes
                : budget;

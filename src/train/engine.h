@@ -35,6 +35,7 @@ typedef struct zi_engine_options {
     const char     *tier;   /* exec/tier.h, or "none"; NULL: a spill file, if needed */
     const char     *socket; /* NULL: the environment                             */
     const char     *job_name, *shape_key;
+    uint64_t        charge_bytes; /* of the caller's own (batches); told to a broker   */
     uint64_t        steps_total;
     unsigned        n_threads;
     unsigned        run_ahead;

@@ -150,6 +150,15 @@ save_stopped(run *r)
 
 /* ---- preparing ---------------------------------------------------------------------------------- */
 
+static uint64_t
+loader_bytes(run *r)
+{
+    zi_loader_stats stats = {.ring_bytes = 0};
+
+    if (r->loader) zi_loader_read_stats(r->loader, &stats);
+    return stats.ring_bytes;
+}
+
 static zico_status
 build_engine(run *r, bool watch, zi_engine **ret_engine)
 {
@@ -170,6 +179,7 @@ build_engine(run *r, bool watch, zi_engine **ret_engine)
                                   .socket = r->o.socket,
                                   .job_name = name,
                                   .shape_key = key,
+                                  .charge_bytes = loader_bytes(r),
                                   .steps_total = r->o.steps,
                                   .n_threads = r->o.n_threads,
                                   .seed = r->o.seed,
@@ -345,10 +355,12 @@ judge_on(run *r, zi_source *held)
     zi_engine   *forward = NULL;
     zi_loader   *l = NULL;
     zi_snapshot *snap = NULL;
+    char         name[128];
     uint64_t     n =
         r->o.eval_samples < held->n_samples ? r->o.eval_samples : held->n_samples;
     uint64_t batches = (n + (uint64_t)r->io.batch - 1) / (uint64_t)r->io.batch;
 
+    zi_net_short_name(r->o.net, name, sizeof name);
     zico_status st = zi_engine_take(r->engine, &snap);
     zi_engine_free(r->engine); /* its memory is the next one's */
     r->engine = NULL;
@@ -357,6 +369,7 @@ judge_on(run *r, zi_source *held)
     const zi_engine_options eo = {.os = r->o.os,
                                   .budget_bytes = r->o.budget_bytes,
                                   .socket = r->o.socket,
+                                  .job_name = name,
                                   .n_threads = r->o.n_threads,
                                   .seed = r->o.seed,
                                   .no_init = true};
