@@ -263,7 +263,7 @@ find_kept(zico_engine *e, const char *name, size_t n_floats, zi_tensor_id *ret_i
 zico_status
 zico_engine_get(zico_engine *e, const char *name, float *ret_data, size_t n_floats)
 {
-    zi_tensor_id t;
+    zi_tensor_id t = ZI_ID_NONE;
     zico_status  st = find_kept(e, name, n_floats, &t);
 
     if (st >= 0)
@@ -275,7 +275,7 @@ zico_engine_get(zico_engine *e, const char *name, float *ret_data, size_t n_floa
 zico_status
 zico_engine_set(zico_engine *e, const char *name, const float *data, size_t n_floats)
 {
-    zi_tensor_id t;
+    zi_tensor_id t = ZI_ID_NONE;
     zico_status  st = find_kept(e, name, n_floats, &t);
 
     if (st >= 0)
