@@ -104,6 +104,7 @@ open_session(zi_engine *e, const zi_engine_options *opt, zi_train_diag *diag)
     so.features = ZI_FEATURE_STEPS | ZI_FEATURE_NATIVE;
     zi_session_hints(&so);
     zico_status st = zi_session_open(&so, &e->session);
+    if (st == ZICO_E_ARG && !socket) return ZICO_OK; /* less than a region: private memory */
     if (st < 0)
         return zi_train_fail(diag, st, "%s%s: %s",
                              socket ? "broker at " : "a pool of our own",

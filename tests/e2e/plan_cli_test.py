@@ -1,0 +1,96 @@
+#!/usr/bin/python3
+"""plan_cli_test -- zico plan and zico train --budget, as people type them.  timeout: 240"""
+import json
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+
+BUILD = os.environ.get("ZI_BUILD_DIR") or os.path.join(os.path.dirname(__file__), "../../build/dev")
+NET = ["resnet20", "--batch", "8"]
+
+
+def zico(*words):
+    env = dict(os.environ)
+    env.pop("ZICO_SOCKET", None)
+    return subprocess.run([os.path.join(BUILD, "zico"), *words], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, timeout=200, env=env)
+
+
+class PlanTest(unittest.TestCase):
+    def test_table(self):
+        """A row per budget and planner; what fits lies within the budget, what does not says what it needs."""
+        done = zico("plan", *NET, "--budgets", "100%,60%,2%", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = json.loads(done.stdout)
+        names = {r["planner"] for r in rows}
+        self.assertLessEqual({"auto", "keep", "vdnn", "superneurons", "monger", "capuchin"}, names)
+        for r in rows:
+            if r["foreseen_ns"] is None:
+                self.assertGreater(r["peak_bytes"], r["budget_bytes"])
+            else:
+                self.assertLessEqual(r["peak_bytes"], r["budget_bytes"])
+        at = {(r["planner"], round(r["budget_share"], 2)): r for r in rows}
+        self.assertIsNotNone(at["auto", 0.6]["foreseen_ns"])
+        self.assertIsNone(at["keep", 0.6]["foreseen_ns"])
+        self.assertTrue(all(r["foreseen_ns"] is None for r in rows if r["budget_share"] < 0.1))
+
+    def test_files(self):
+        """--out writes a plan that begins with its maker's name, --svg a picture, --show a drawing."""
+        with tempfile.TemporaryDirectory() as d:
+            plan, svg = os.path.join(d, "p.txt"), os.path.join(d, "p.svg")
+            done = zico("plan", *NET, "--budgets", "100%,70%", "--planner", "capuchin", "--out", plan,
+                        "--svg", svg, "--show")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(plan) as f:
+                self.assertEqual(f.readline(), "plan capuchin\n")
+            with open(svg) as f:
+                self.assertIn("<svg", f.read())
+            self.assertIn("made again", done.stdout)
+
+    def test_measured(self):
+        """--measure executes: measured times are there, and peaks are those foreseen."""
+        done = zico("plan", *NET, "--budgets", "60%", "--planner", "capuchin,monger", "--measure",
+                    "--steps", "1", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for r in json.loads(done.stdout):
+            self.assertGreater(r["measured_ns"], 0)
+            self.assertLessEqual(r["peak_bytes"], r["budget_bytes"])
+
+    def test_max_batch(self):
+        """In the same memory planners run larger batches than keep."""
+        done = zico("plan", "resnet20", "--max-batch", "--budget", "24M", "--planner",
+                    "keep,monger,capuchin", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        batch = {r["planner"]: r["batch"] for r in json.loads(done.stdout)}
+        self.assertGreater(batch["keep"], 0)
+        self.assertGreater(batch["monger"], batch["keep"])
+        self.assertGreaterEqual(batch["capuchin"], batch["monger"])
+
+    def test_wrong_words(self):
+        """Unknown planners, networks, budgets and tiers: named, with what there is."""
+        for words, status, said in (
+                ([*NET, "--planner", "magic"], 2, "capuchin"),
+                (["nonet"], 1, "resnet20"),
+                ([*NET, "--budgets", "lots"], 1, "--budgets"),
+                ([*NET, "--tier", "file:/nonexistent/dir"], 1, "--tier"),
+                ([*NET, "--max-batch"], 1, "--budget")):
+            done = zico("plan", *words)
+            self.assertEqual(done.returncode, status, done.stderr)
+            self.assertIn(said, done.stderr)
+
+    def test_train_within_budget(self):
+        """Half the memory, and bit for bit the same losses; an impossible budget says what is needed."""
+        words = ["train", *NET, "--synthetic", "--steps", "3", "--threads", "1", "--quiet"]
+        whole, half = zico(*words), zico(*words, "--budget", "60%")
+        self.assertEqual((whole.returncode, half.returncode), (0, 0), half.stderr)
+        loss = [re.search(r"loss (\S+ to \S+)", d.stdout + d.stderr).group(1) for d in (whole, half)]
+        self.assertEqual(loss[0], loss[1])
+        none = zico(*words, "--budget", "3%")
+        self.assertEqual(none.returncode, 1)
+        self.assertIn("does not fit", none.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
