@@ -194,6 +194,7 @@ zi_desk_leave(zi_desk *d, zi_job_id job, uint64_t now_ns)
     d->now_ns = now_ns;
     (void)zi_ledger_leave(d->ledger, job);
     memset(j->wait, 0, sizeof j->wait);
+    j->n_waits = 0;
     j->in_step = j->asked = j->live = false;
     j->raise_seq = 0;
     v->state = ZI_JOB_GONE;

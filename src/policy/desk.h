@@ -55,7 +55,8 @@ typedef struct zi_job_spec {
     uint32_t       cores;
     uint64_t       shape;      /* hash of the shape key; 0: none */
     const zi_tide *known_tide; /* stored from an earlier run of this shape; NULL: none */
-    uint64_t       step_claim_bytes; /* adopt: of the step under way; 0: as known, else what it holds */
+    uint64_t
+        step_claim_bytes; /* adopt: of the step under way; 0: as known, else what it holds */
 } zi_job_spec;
 
 typedef enum zi_effect_kind {

@@ -102,8 +102,7 @@ looks_hung(const zi_desk *d, const zi_desk_row *j, const zi_job_view *v)
     uint64_t quiet = minus(d->now_ns, last);
 
     if (!j->in_step || quiet <= ZI_DESK_HANG_NS) return false;
-    for (unsigned i = 0; i < ZI_LEDGER_REQS_PER_JOB; i++)
-        if (j->wait[i].id) return false; /* it is we who keep it */
+    if (j->n_waits) return false; /* it is we who keep it */
     return usual > 0 && quiet / ZI_DESK_HANG_STEPS > usual && j->raise_seq == 0;
 }
 
@@ -119,7 +118,7 @@ copy_held(zi_desk *d, zi_job_view *v)
     v->step_bytes = l->n_step * d->view.region_bytes;
     v->limits = l->limits;
     v->stalled = false;
-    for (unsigned i = 0; j->in_step && i < ZI_LEDGER_REQS_PER_JOB; i++)
+    for (unsigned i = 0; j->in_step && j->n_waits && i < ZI_LEDGER_REQS_PER_JOB; i++)
         v->stalled |= j->wait[i].id && j->wait[i].position != UINT32_MAX;
     if (j->in_step && v->step_bytes > j->step_peak_bytes)
         j->step_peak_bytes = v->step_bytes;
@@ -217,7 +216,7 @@ zi_desk_is_stuck(const zi_desk *d, zi_job_id job)
 
     if (!j->in_step) return false;
     if (j->raise_seq) return true;
-    for (unsigned i = 0; i < ZI_LEDGER_REQS_PER_JOB; i++) {
+    for (unsigned i = 0; j->n_waits && i < ZI_LEDGER_REQS_PER_JOB; i++) {
         if (!j->wait[i].id) continue;
         const zi_request *req = zi_ledger_find(d->ledger, j->wait[i].id);
         if (req && !req->ahead && zi_desk_is_beyond(d, req)) return true;

@@ -28,7 +28,7 @@ static bool
 waits_for_memory(const zi_desk *d, const zi_desk_row *j)
 {
     if (j->raise_seq) return true;
-    for (unsigned i = 0; i < ZI_LEDGER_REQS_PER_JOB; i++) {
+    for (unsigned i = 0; j->n_waits && i < ZI_LEDGER_REQS_PER_JOB; i++) {
         if (!j->wait[i].id) continue;
         const zi_request *req = zi_ledger_find(d->ledger, j->wait[i].id);
         if (req && !req->ahead) return true;
@@ -150,7 +150,10 @@ refuse_request(zi_desk *d, const zi_request *found)
     zi_desk_wait *w = zi_desk_wait_of(d, &req);
 
     if (zi_desk_reserve(d) < 0) return;
-    if (w) *w = (zi_desk_wait){0};
+    if (w) {
+        *w = (zi_desk_wait){0};
+        d->row[req.job].n_waits--;
+    }
     zi_ledger_cancel(d->ledger, req.id);
     zi_desk_deny(d, req.job, req.seq, ZICO_E_NOMEM, req.size_bytes, d->free_bytes,
                  req.hold);

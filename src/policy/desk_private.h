@@ -62,6 +62,7 @@ typedef struct zi_desk_row {
     zi_job_id    policy_behind;
     zi_desk_wait step_wait, raise_wait;
     zi_desk_wait wait[ZI_LEDGER_REQS_PER_JOB];
+    unsigned     n_waits;       /* slots of `wait` in use */
     uint64_t     wait_since_ns; /* ZI_NEVER: does not wait */
     uint64_t     waited_ns;
     uint64_t     exchanged_bytes;

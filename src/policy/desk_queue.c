@@ -116,6 +116,7 @@ forget_wait(zi_desk *d, const zi_request *req)
     zi_desk_wait *w = zi_desk_wait_of(d, req);
     zi_assert(w != NULL);
     *w = (zi_desk_wait){0};
+    d->row[req->job].n_waits--;
 }
 
 /* The books after a grant: claim, step, tide, policy. */
@@ -393,6 +394,7 @@ zi_desk_ask(zi_desk *d, const zi_request *asked, uint64_t now_ns)
     zi_assert(slot < ZI_LEDGER_REQS_PER_JOB); /* L7 */
     j->wait[slot] =
         (zi_desk_wait){.id = id, .reason = ZI_REASON_MEMORY, .position = UINT32_MAX};
+    j->n_waits++;
     zi_desk_note_wait(d, req.job);
     zi_desk_post(d, ZI_EVENT_LEASE_ASK, req.job, 0, id);
     zi_desk_settle(d);
@@ -453,6 +455,7 @@ zi_desk_cancel(zi_desk *d, zi_job_id job, uint32_t seq, uint64_t now_ns)
         if (!j->wait[i].id || !req || req->seq != seq) continue;
         st = zi_ledger_cancel(d->ledger, req->id);
         j->wait[i] = (zi_desk_wait){0};
+        j->n_waits--;
     }
     zi_desk_set_state(d, job);
     zi_desk_note_wait(d, job);

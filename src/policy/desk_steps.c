@@ -36,10 +36,8 @@ void
 zi_desk_note_wait(zi_desk *d, zi_job_id job)
 {
     zi_desk_row *j = &d->row[job];
-    bool         waits = j->asked || j->raise_seq;
+    bool         waits = j->asked || j->raise_seq || j->n_waits;
 
-    for (unsigned i = 0; i < ZI_LEDGER_REQS_PER_JOB && !waits; i++)
-        waits = j->wait[i].id != 0;
     if (waits && j->wait_since_ns == ZI_NEVER) {
         j->wait_since_ns = d->now_ns;
     } else if (!waits && j->wait_since_ns != ZI_NEVER) {

@@ -4,7 +4,7 @@
 #include "base/check.h"
 
 #define RUNNERS_MAX 256u /* jobs inside a step that are looked at one by one */
-#define TRIES_MAX   64u  /* shifts of the starter; each passes at least one event */
+#define TRIES_MAX   12u /* shifts of the starter; the delay is a lower bound after that */
 #define NEVER       UINT64_MAX
 
 /* One job's future: an iterator over what is left of its tide, and its end. */
