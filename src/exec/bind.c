@@ -499,7 +499,7 @@ convert(const zi_bound *b, const zi_kview *from, const void *src, const zi_kview
     }
     zi_dnn_move *m;
     ZI_TRY(zi_dnn_move_new(b->dnn, from, to, &m));
-    zi_dnn_move_run(m, src, dst);
+    zi_dnn_move_alone(m, src, dst);
     return ZICO_OK;
 }
 

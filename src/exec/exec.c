@@ -63,7 +63,7 @@ open_plan(zi_exec *e, zi_graph_diag *diag)
 }
 
 static zico_status
-open_device(zi_exec *e)
+find_device(zi_exec *e)
 {
     e->session = e->opt.session;
     e->dev = e->opt.device;
@@ -76,7 +76,7 @@ open_device(zi_exec *e)
     e->n_threads = e->opt.n_threads ? e->opt.n_threads : e->dev->ops->n_cores(e->dev);
     if (e->n_threads > ZI_EXEC_THREADS_MAX) e->n_threads = ZI_EXEC_THREADS_MAX;
     atomic_store(&e->threads_now, e->n_threads);
-    return e->dev->ops->stream_open(e->dev, e->n_threads, &e->compute);
+    return ZICO_OK;
 }
 
 static zico_status
@@ -166,7 +166,8 @@ open_kept(zi_exec *e)
 static zico_status
 open_all(zi_exec *e, zi_graph_diag *diag)
 {
-    ZI_TRY(open_device(e));
+    ZI_TRY(find_device(e));
+    ZI_TRY(e->dev->ops->stream_open(e->dev, e->n_threads, &e->compute));
     ZI_TRY(zi_bind(e->g, e->n_threads, e->opt.plain, diag, &e->bound));
     ZI_TRY(open_plan(e, diag));
     ZI_TRY(open_feeds(e));
@@ -204,13 +205,15 @@ zi_exec_new(const zi_exec_options *opt, zi_graph_diag *diag, zi_exec **ret_exec)
 zico_status
 zi_exec_cost(const zi_exec_options *opt, zi_graph_diag *diag, zi_cost **ret_cost)
 {
-    unsigned  nt = opt->n_threads ? opt->n_threads : 1;
-    zi_bound *b;
+    zi_exec   e = {.opt = *opt};
+    zi_bound *b = NULL;
 
-    ZI_TRY(zi_bind(opt->graph, nt, opt->plain, diag, &b));
-    zico_status st = zi_bound_cost(b, ret_cost);
+    ZI_TRY(find_device(&e));
+    zico_status st = zi_bind(opt->graph, e.n_threads, opt->plain, diag, &b);
+    if (st >= 0) st = zi_bound_cost(b, ret_cost);
     if (st >= 0 && opt->tier) pad_for_tier(*ret_cost);
     zi_bound_free(b);
+    if (e.own_dev) e.dev->ops->close(e.dev);
     return st;
 }
 
@@ -379,6 +382,7 @@ zi_exec_step(zi_exec *e, const zi_exec_feed *feeds, size_t n_feeds, float lr,
         e->in_step = true;
     }
     r->used = true;
+    e->fresh = false;
     r->step = step;
     r->bad = ZI_ID_NONE;
     r->stall_ns = 0;

@@ -110,6 +110,7 @@ open_private(zi_exec *e)
         return st;
     }
     e->memory = base;
+    e->fresh = true;
     char *from = (char *)(((uintptr_t)base + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
     e->os->advise(e->os, from, e->memory_bytes - HUGE_PAGE, MADV_HUGEPAGE); /* or not */
     for (uint32_t r = 0; r < e->n_runs; r++)

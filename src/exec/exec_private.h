@@ -102,6 +102,7 @@ struct zi_exec {
 
     char      *memory; /* private: all slots */
     uint64_t   memory_bytes;
+    bool       fresh;  /* nobody has written to it: all zero */
     zi_lease **leases; /* [n_slots] in a session */
     zi_fence **slot_fence;
     zi_fence **copy_fence; /* [n_tensors], where the plan swaps; else NULL */

@@ -46,6 +46,7 @@ zi_exec_set(zi_exec *e, zi_tensor_id t, const void *data, size_t n_bytes)
     if (n_bytes != e->g->tensors[t].bytes) return ZICO_E_SHAPE;
     ZI_TRY(zi_exec_drain(e));
     char *at = resting_place(e, t);
+    e->fresh = false;
     return at ? zi_bound_pack(e->bound, t, data, at) : ZICO_E_STATE;
 }
 
@@ -59,14 +60,14 @@ name_hash(const char *s)
     return h;
 }
 
-/* Four numbers in (0, 1) for elements 4i .. 4i+3. */
+/* Four numbers in (0, 1] for elements 4i .. 4i+3. */
 static void
-uniform4(uint64_t i, uint32_t stream, uint64_t seed, double ret[4])
+uniform4(uint64_t i, uint32_t stream, uint64_t seed, float ret[4])
 {
     uint32_t lane[4];
 
     zi_graph_philox(i, stream, 0, seed, lane);
-    for (int l = 0; l < 4; l++) ret[l] = ((double)lane[l] + 0.5) / 4294967296.0;
+    for (int l = 0; l < 4; l++) ret[l] = ((float)lane[l] + 0.5f) * 2.3283064e-10f;
 }
 
 static void
@@ -74,24 +75,26 @@ fill_init(const zi_tensor *t, uint64_t seed, float *ret)
 {
     const int64_t  n = zi_tensor_elems(t);
     const uint32_t stream = name_hash(t->name);
+    const float    a = (float)t->init.a, b = (float)t->init.b;
 
     if (t->init.kind == ZI_INIT_CONST) {
-        for (int64_t i = 0; i < n; i++) ret[i] = (float)t->init.a;
+        for (int64_t i = 0; i < n; i++) ret[i] = a;
         return;
     }
     for (int64_t i = 0; i < n; i += 4) {
-        double u[4], v[4];
+        float u[4], v[4];
         uniform4((uint64_t)i / 4, stream, seed, u);
         if (t->init.kind == ZI_INIT_UNIFORM) {
-            for (int l = 0; l < 4; l++) v[l] = t->init.a + (t->init.b - t->init.a) * u[l];
+            for (int l = 0; l < 4; l++) v[l] = a + (b - a) * u[l];
         } else { /* Box and Muller */
             for (int l = 0; l < 4; l += 2) {
-                double r = sqrt(-2 * log(u[l])), phi = 6.283185307179586 * u[l + 1];
-                v[l] = t->init.a + t->init.b * r * cos(phi);
-                v[l + 1] = t->init.a + t->init.b * r * sin(phi);
+                float r = sqrtf(-2 * logf(u[l])), s, c;
+                sincosf(6.2831853f * u[l + 1], &s, &c);
+                v[l] = a + b * r * c;
+                v[l + 1] = a + b * r * s;
             }
         }
-        for (int l = 0; l < 4 && i + l < n; l++) ret[i + l] = (float)v[l];
+        for (int l = 0; l < 4 && i + l < n; l++) ret[i + l] = v[l];
     }
 }
 
@@ -106,7 +109,7 @@ init_tensor(zi_exec *e, zi_tensor_id t, uint64_t seed)
         return zi_bound_pack(e->bound, t, x->value, at);
     if (x->init.kind == ZI_INIT_NONE || x->dtype != ZI_DTYPE_F32 ||
         (x->init.kind == ZI_INIT_CONST && x->init.a == 0)) {
-        memset(at, 0, e->bound->view[t].layout.bytes);
+        if (!e->fresh) memset(at, 0, e->bound->view[t].layout.bytes);
         return ZICO_OK;
     }
     float *plain = zi_malloc(x->bytes);
@@ -123,6 +126,7 @@ zi_exec_init(zi_exec *e, uint64_t seed)
     ZI_TRY(zi_exec_drain(e));
     for (zi_tensor_id t = 0; t < e->g->n_tensors; t++)
         if (is_kept(e->g->tensors[t].role)) ZI_TRY(init_tensor(e, t, seed));
+    e->fresh = false;
     return ZICO_OK;
 }
 

@@ -294,6 +294,17 @@ zi_dnn_move_new(zi_dnn *d, const zi_kview *from, const zi_kview *to,
     return ZICO_OK;
 }
 
+/* For callers outside of the computing thread: no team of threads is made for them. */
+void
+zi_dnn_move_alone(zi_dnn_move *m, const void *src, void *dst)
+{
+    const int before = omp_get_max_threads();
+
+    omp_set_num_threads(1);
+    zi_dnn_move_run(m, src, dst);
+    omp_set_num_threads(before);
+}
+
 void
 zi_dnn_move_run(zi_dnn_move *m, const void *src, void *dst)
 {

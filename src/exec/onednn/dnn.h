@@ -34,6 +34,7 @@ typedef struct zi_dnn_move zi_dnn_move;
 zico_status zi_dnn_move_new(zi_dnn *d, const zi_kview *from, const zi_kview *to,
                             zi_dnn_move **ret_move);
 void        zi_dnn_move_run(zi_dnn_move *m, const void *src, void *dst);
+void zi_dnn_move_alone(zi_dnn_move *m, const void *src, void *dst); /* one thread */
 
 /* Called on the computing thread before kernels run with another number of threads. */
 void zi_dnn_set_threads(unsigned n_threads);
