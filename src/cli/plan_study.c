@@ -9,6 +9,7 @@
 #include "os/os.h"
 #include "train/net.h"
 
+#define TIER_SHARE 0.8 /* copies share the memory with computation */
 #define TIER_PROBE (64ull << 20)
 #define WARM_STEPS 2u
 #define STEPS_MAX  64u

@@ -360,11 +360,12 @@ static zico_status
 choose_until_it_fits(chooser *ch, uint64_t budget_bytes, zi_trial *best)
 {
     for (int round = 0; round < ROUNDS_MAX; round++) {
-        zi_trial now = {0};
-        bool     any = true;
-        ZI_TRY(zi_draft_try(ch->d, ch->opt->planner, budget_bytes, &now));
-        zico_status st =
-            zi_curve_of_plan(&ch->curve, now.plan, ch->d->g, ch->d->c, ch->d->root);
+        zi_trial    now = {0};
+        bool        any = true;
+        zico_status st = zi_draft_try(ch->d, ch->opt->planner, budget_bytes, &now);
+        if (st == ZICO_E_LIMIT && best->plan) return ZICO_OK; /* chains of chains */
+        if (st < 0) return st;
+        st = zi_curve_of_plan(&ch->curve, now.plan, ch->d->g, ch->d->c, ch->d->root);
         bool fits = now.fits;
         if (best->plan || round > 0 || fits)
             zi_trial_keep_better(best, &now);
@@ -427,9 +428,9 @@ try_without(zi_draft *d, zi_tensor_id t, const char *planner, uint64_t budget_by
     zi_trial now = {0};
 
     d->fate[t] = (zi_fate){.kind = ZI_FATE_KEEP, .in_at = ZI_ID_NONE};
-    ZI_TRY(zi_draft_try(d, planner, budget_bytes, &now));
-    if (!zi_trial_keep_better(best, &now)) d->fate[t] = was;
-    return ZICO_OK;
+    zico_status st = zi_draft_try(d, planner, budget_bytes, &now);
+    if (st < 0 || !zi_trial_keep_better(best, &now)) d->fate[t] = was;
+    return st == ZICO_E_LIMIT ? ZICO_OK : st;
 }
 
 static double

@@ -108,7 +108,8 @@ bool zi_draft_redo_cost(zi_draft *d, zi_tensor_id t, zi_node_id at, uint32_t cap
 
 /* -- turning into plans ------------------------------------------------------------------ */
 
-/* budget 0: no limit.  The plan obeys P1..P6. */
+/* budget 0: no limit.  The plan obeys P1..P6.  ZICO_E_LIMIT: nodes would run so often again that
+ * nobody wants the plan. */
 ZICO_NODISCARD zico_status zi_draft_lower(zi_draft *d, const char *planner,
                                           uint64_t budget_bytes, zi_plan **ret_plan);
 

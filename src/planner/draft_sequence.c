@@ -17,6 +17,8 @@
 #include "base/try.h"
 #include "plan/fixed.h"
 
+#define ITEMS_PER_NODE 32u /* a plan that runs nodes more often than this is no plan */
+
 typedef struct member {
     uint32_t     group;
     zi_tensor_id root;
@@ -229,7 +231,10 @@ walk_all(walk *w)
     memset(w->wanted, 0, g->n_tensors * sizeof *w->wanted);
     memset(w->mark, 0, g->n_nodes * sizeof *w->mark);
     for (zi_tensor_id t = 0; t < g->n_tensors; t++) w->next_use[t] = w->d->use_first[t];
-    for (zi_node_id n = 0; n < g->n_nodes; n++) ZI_TRY(walk_node(w, n));
+    for (zi_node_id n = 0; n < g->n_nodes; n++) {
+        ZI_TRY(walk_node(w, n));
+        if (w->items.n > ITEMS_PER_NODE * (g->n_nodes + 64u)) return ZICO_E_LIMIT;
+    }
     return ZICO_OK;
 }
 

@@ -122,6 +122,11 @@ zi_superneurons_counts(const zi_graph *g, const zi_cost *c,
         zi_verdict v;
         zi_superneurons_recompute(d, (zi_sn_mode)mode);
         st = zi_draft_lower(d, "superneurons", 0, &p);
+        if (st == ZICO_E_LIMIT) {
+            ret_counts[mode] = UINT32_MAX;
+            st = ZICO_OK;
+            continue;
+        }
         if (st < 0) break;
         st = zi_plan_check(p, g, c, 0, &v);
         if (st >= 0) ret_counts[mode] = v.n_redo;
@@ -288,6 +293,8 @@ solve(const zi_plan_task *task, zi_plan **ret_plan, uint64_t *ret_least)
         zi_trial now = {0};
         st = stack_up(d, order[i], task->budget_bytes, &now);
         if (st >= 0) zi_trial_keep_better(&best, &now);
+        if (st == ZICO_E_LIMIT)
+            st = ZICO_OK; /* too much of recomputation: not this way */
     }
     if (st >= 0)
         st = zi_trial_finish(&best, ret_plan, ret_least);

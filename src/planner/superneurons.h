@@ -16,7 +16,7 @@ typedef enum zi_sn_mode {
 /* Fates for recomputation alone. */
 void zi_superneurons_recompute(zi_draft *d, zi_sn_mode mode);
 
-/* How many nodes run again, by mode (0 for ZI_SN_NONE). */
+/* How many nodes run again, by mode (0 for ZI_SN_NONE; UINT32_MAX: beyond all measure). */
 ZICO_NODISCARD zico_status zi_superneurons_counts(const zi_graph *g, const zi_cost *c,
                                                   uint32_t ret_counts[ZI_SN_COUNT]);
 

@@ -15,6 +15,7 @@
 #include "report/report.h"
 
 #define OPTIMIZER_PREFIX "optimizer."
+#define TIER_SHARE       0.8           /* copies share the memory with computation */
 #define TIER_PROBE       (32ull << 20) /* bytes that tell how fast a tier is */
 #define PLAIN_ALIGN      64u           /* of tensors that never leave        */
 
@@ -104,7 +105,8 @@ open_session(zi_engine *e, const zi_engine_options *opt, zi_train_diag *diag)
     so.features = ZI_FEATURE_STEPS | ZI_FEATURE_NATIVE;
     zi_session_hints(&so);
     zico_status st = zi_session_open(&so, &e->session);
-    if (st == ZICO_E_ARG && !socket) return ZICO_OK; /* less than a region: private memory */
+    if (st == ZICO_E_ARG && !socket)
+        return ZICO_OK; /* less than a region: private memory */
     if (st < 0)
         return zi_train_fail(diag, st, "%s%s: %s",
                              socket ? "broker at " : "a pool of our own",
@@ -175,6 +177,8 @@ know_cost(zi_engine *e, zi_exec_options *xo, zi_train_diag *diag, zi_cost **ret_
         zi_cost_free(c);
         return zi_train_fail(diag, st, "the tier: %s", zico_status_text(st));
     }
+    c->out_bytes_per_s *= TIER_SHARE;
+    c->in_bytes_per_s *= TIER_SHARE;
     *ret_cost = c;
     return ZICO_OK;
 }

@@ -24,6 +24,29 @@ counts(void **state)
     }
 }
 
+/* A long LSTM has segments in which memory-centric recomputation would be quadratic: refused, not
+ * planned; the planner answers all the same. */
+static void
+beyond_all_measure(void **state)
+{
+    (void)state;
+    zi_graph *g = t_net_lstm(400, 2, 16);
+    zi_cost  *c;
+    uint32_t  n[ZI_SN_COUNT];
+    zi_plan  *p = NULL;
+    uint64_t  least = 0;
+    expect_ok(zi_cost_guess(g, &c));
+    expect_ok(zi_superneurons_counts(g, c, n));
+    assert_int_equal(UINT32_MAX, n[ZI_SN_MEMORY]);
+    assert_true(n[ZI_SN_SPEED] < g->n_nodes);
+    zi_plan_task task = {.graph = g, .cost = c, .budget_bytes = 1};
+    expect_status(ZICO_E_NOPLAN,
+                  zi_planner_find("superneurons")->solve(&task, &p, &least));
+    assert_true(least > 1);
+    zi_cost_free(c);
+    zi_graph_free(g);
+}
+
 /* Checkpoints never run again, in no mode. */
 static void
 checkpoints_stay(void **state)
@@ -96,6 +119,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts),
         cmocka_unit_test(checkpoints_stay),
+        cmocka_unit_test(beyond_all_measure),
         cmocka_unit_test(least_recently_used),
     };
     return t_main(tests);
