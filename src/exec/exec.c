@@ -393,7 +393,11 @@ zi_exec_step(zi_exec *e, const zi_exec_feed *feeds, size_t n_feeds, float lr,
     e->last_run = r;
     e->next_run++;
     zico_status st = issue(e, r);
-    if (st < 0) exec_fail(e, st);
+    if (st < 0) {
+        exec_fail(e, st); /* what is queued does nothing any more */
+        (void)e->dev->ops->stream_drain(e->compute);
+        exec_give_up(r, st);
+    }
     return st;
 }
 

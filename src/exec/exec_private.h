@@ -143,5 +143,6 @@ zico_status exec_compile(zi_exec *e, zi_graph_diag *diag);
 /* exec_run.c */
 zi_work_fn exec_run_piece, exec_run_copy;
 void       exec_fail(zi_exec *e, zico_status st);
+void       exec_give_up(exec_run *r, zico_status st);
 
 #endif /* ZI_EXEC_PRIVATE_H */

@@ -108,6 +108,31 @@ keep_outputs(exec_run *r)
 }
 
 static void
+post_result(zi_exec *e, const zi_exec_step_result *res)
+{
+    pthread_mutex_lock(&e->mu);
+    e->results[e->n_finished % EXEC_RESULTS] = *res;
+    e->n_finished++;
+    if (e->n_finished - e->n_taken > EXEC_RESULTS)
+        e->n_taken = e->n_finished - EXEC_RESULTS;
+    pthread_cond_broadcast(&e->more);
+    pthread_mutex_unlock(&e->mu);
+}
+
+/* A step whose last piece was never queued ends here. */
+void
+exec_give_up(exec_run *r, zico_status st)
+{
+    const zi_exec_step_result res = {.step = r->step,
+                                     .status = st,
+                                     .loss = (double)NAN,
+                                     .bad = ZI_ID_NONE};
+
+    exec_fail(r->e, st);
+    post_result(r->e, &res);
+}
+
+static void
 finish_step(exec_run *r)
 {
     zi_exec       *e = r->e;
@@ -138,13 +163,7 @@ finish_step(exec_run *r)
         ((e->g->loss != ZI_ID_NONE && !isfinite(res.loss)) || r->bad != ZI_ID_NONE))
         res.status = ZICO_E_NAN;
     keep_outputs(r);
-    pthread_mutex_lock(&e->mu);
-    e->results[e->n_finished % EXEC_RESULTS] = res;
-    e->n_finished++;
-    if (e->n_finished - e->n_taken > EXEC_RESULTS)
-        e->n_taken = e->n_finished - EXEC_RESULTS;
-    pthread_cond_broadcast(&e->more);
-    pthread_mutex_unlock(&e->mu);
+    post_result(e, &res);
 }
 
 /* Threads for the next kernel: 1 or all, as told by the caller, the stream and the broker. */

@@ -229,14 +229,58 @@ wrong_plan(void **state)
     zi_graph_free(g);
 }
 
+/* A step whose memory does not come ends with that status, and nobody waits for ever. */
+static void
+lease_never_comes(void **state)
+{
+    zi_session_options so = {.local_bytes = 8ull << 20, .local_region_bytes = 2ull << 20};
+    zi_session        *s;
+    zi_gb             *b = zi_gb_new("wide", true, 1);
+    zi_graph          *g;
+    zi_exec           *e;
+    zi_graph_diag      d = {0};
+    zi_exec_step_result r;
+
+    (void)state;
+    zi_tensor_id x = zi_gb_input(b, "x", ZI_DTYPE_F32, 2, (int64_t[]){4, 8});
+    x = zi_gb_relu(b, zi_gb_linear(b, x, "fc", 100000, false));
+    zi_gb_output(b,
+                 zi_gb_tanh(b, zi_gb_sigmoid(b, zi_gb_concat(b, 8,
+                                                             (zi_tensor_id[]){x, x, x, x,
+                                                                              x, x, x, x},
+                                                             0))));
+    expect_ok(zi_gb_finish(b, &d, &g));
+    expect_ok(zi_session_open(&so, &s));
+    zi_exec_options opt = {.graph = g,
+                           .session = s,
+                           .n_threads = 1,
+                           .lease_wait_ns = 1000000};
+    float           data[32] = {0};
+    zi_exec_feed    feed = {zi_graph_find_tensor(g, "x"), data};
+    expect_ok(zi_exec_new(&opt, &d, &e));
+    assert_true(zi_exec_step(e, &feed, 1, 0, 1) < 0);
+    expect_ok(zi_exec_result(e, true, &r));
+    assert_int_equal(1, r.step);
+    assert_true(r.status < 0);
+    expect_status(ZICO_E_CANCELLED, zi_exec_step(e, &feed, 1, 0, 2));
+    zi_exec_free(e);
+    zi_session_close(s);
+    zi_graph_free(g);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(loss_falls), cmocka_unit_test(bad_feeds),
-        cmocka_unit_test(feeds_stay), cmocka_unit_test(values),
-        cmocka_unit_test(beginnings), cmocka_unit_test(not_a_number),
-        cmocka_unit_test(times),      cmocka_unit_test(wrong_plan),
+        cmocka_unit_test(loss_falls),
+        cmocka_unit_test(bad_feeds),
+        cmocka_unit_test(feeds_stay),
+        cmocka_unit_test(values),
+        cmocka_unit_test(beginnings),
+        cmocka_unit_test(not_a_number),
+        cmocka_unit_test(times),
+        cmocka_unit_test(wrong_plan),
+        cmocka_unit_test(lease_never_comes),
     };
     return t_main(tests);
 }
