@@ -151,7 +151,12 @@ on_step_end(zi_broker *b, zi_peer *p, const zi_msg_step_end *m)
 static void
 on_suspended(zi_broker *b, zi_peer *p, const zi_msg_suspended *m)
 {
-    uint64_t    now = b->os->now_ns(b->os);
+    uint64_t now = b->os->now_ns(b->os);
+
+    if (m->status < 0)
+        zi_log(ZI_LOG_ERROR, "%s cannot be suspended: %s; it stays in memory",
+               b->estate->leases->row[p->job].name,
+               zico_status_text((zico_status)m->status));
     zico_status st =
         zi_decide(b, zi_desk_suspended(b->desk, p->job, (zico_status)m->status, now));
 

@@ -8,6 +8,16 @@
 
 /* -- out and in, at a step boundary ------------------------------------------------------------- */
 
+void
+zi_step_tell_suspended(zi_session *s, uint64_t out_bytes, zico_status st)
+{
+    if (s->state != ZI_LINK_JOINED) return; /* a successor is told by rejoin.c */
+    zi_msg_suspended *m = &zi_link_message(s, ZI_MSG_SUSPENDED)->suspended;
+    m->out_bytes = out_bytes;
+    m->status = st < 0 ? st : 0;
+    zi_link_send(s, NULL, 0);
+}
+
 /* With mu held, released around the callback, which gives its leases back. */
 static void
 move_out(zi_session *s)
@@ -22,10 +32,8 @@ move_out(zi_session *s)
     zi_lease_drop_stock(s, UINT32_MAX);
     zi_lease_flush(s);
     s->suspended = st >= 0;
-    zi_msg_suspended *m = &zi_link_message(s, ZI_MSG_SUSPENDED)->suspended;
-    m->out_bytes = out_bytes;
-    m->status = st < 0 ? st : 0;
-    zi_link_send(s, NULL, 0);
+    if (s->suspended) zi_lease_forget_pages(s);
+    zi_step_tell_suspended(s, out_bytes, st);
 }
 
 static zico_status
@@ -34,37 +42,50 @@ move_in(zi_session *s)
     zico_status st = ZICO_OK;
 
     s->resume_asked = false;
-    if (!s->suspended) return ZICO_OK;
     s->suspended = false;
     pthread_mutex_unlock(&s->mu);
     if (s->opt.on_resume) st = s->opt.on_resume(s->opt.user);
     pthread_mutex_lock(&s->mu);
+    s->suspended = st < 0;
     return st;
+}
+
+/* Without a broker nobody could say when: go now. */
+static zico_status
+or_alone(zico_status st)
+{
+    return st == ZICO_E_GONE || st == ZICO_E_DENIED ? ZICO_OK : st;
+}
+
+/* With mu held: nothing is asked for while we are out, so that no step can begin before
+ * everything is in again. */
+static zico_status
+await_resume(zi_session *s, uint64_t deadline_ns)
+{
+    zi_pending p = {.ask = {.type = ZI_MSG_STEP_ASK, .deadline_ns = deadline_ns}};
+
+    p.runs = p.few;
+    while (!s->resume_asked && !p.answered) {
+        s->suspend_asked = false; /* we are out */
+        zi_link_await(s, &p);
+    }
+    if (!s->resume_asked) ZI_TRY(or_alone(p.status));
+    return move_in(s);
 }
 
 /* With mu held: wait for GO, moving out and in as the broker asks. */
 static zico_status
 await_go(zi_session *s, zi_pending *p)
 {
-    zico_status st = ZICO_OK;
-
-    zi_link_ask(s, p);
     for (;;) {
+        if (s->suspended) ZI_TRY(await_resume(s, p->ask.deadline_ns));
+        zi_link_ask(s, p);
         zi_link_await(s, p);
-        if (s->suspend_asked && !p->answered) move_out(s);
-        if (s->resume_asked) st = move_in(s);
-        if (st < 0 || p->answered) break;
+        s->resume_asked = false; /* we are in */
+        if (p->answered) return or_alone(p->status);
+        zi_link_withdraw(s, p);
+        if (s->suspend_asked) move_out(s);
     }
-    if (st < 0) return st;
-    /* without a broker nobody could say when: go now */
-    if (p->status == ZICO_E_GONE || p->status == ZICO_E_DENIED) {
-        p->status = ZICO_OK;
-        if (s->suspended) {
-            s->resume_asked = true;
-            return move_in(s);
-        }
-    }
-    return p->status;
 }
 
 zico_status

@@ -326,7 +326,7 @@ zi_link_ask(zi_session *s, zi_pending *p)
 static void
 give_up(zi_session *s, zi_pending *p, zico_status st)
 {
-    if (s->state == ZI_LINK_JOINED) {
+    if (s->state == ZI_LINK_JOINED && p->listed) {
         zi_link_message(s, ZI_MSG_CANCEL)->seq = p->ask.seq;
         zi_link_send(s, NULL, 0);
     }
@@ -357,6 +357,12 @@ await_successor(zi_session *s, zi_pending *p)
     if (zi_wait_until(s, until)) return;
     if (s->state == ZI_LINK_GONE && !p->answered)
         give_up(s, p, s->os->now_ns(s->os) >= grace ? ZICO_E_GONE : ZICO_E_TIMEOUT);
+}
+
+void
+zi_link_withdraw(zi_session *s, zi_pending *p)
+{
+    give_up(s, p, ZICO_E_CANCELLED);
 }
 
 static bool

@@ -409,6 +409,14 @@ uncount_stock(zi_session *s, uint32_t n)
 }
 
 void
+zi_lease_forget_pages(zi_session *s)
+{
+    /* shared memory: what others have in it stays */
+    (void)s->os->advise(s->os, slot_address(s, 0),
+                        s->shape.n_regions * s->shape.region_bytes, MADV_DONTNEED);
+}
+
+void
 zi_lease_drop_stock(zi_session *s, uint32_t n)
 {
     for (uint32_t i = s->shape.n_regions; i-- > 0 && n > 0 && s->n_stock > 0;) {

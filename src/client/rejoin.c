@@ -6,7 +6,8 @@
  *   - requests that were not answered are sent again under their old numbers: a grant that
  *     the table already shows is answered from the table;
  *   - regions that the table shows as ours but that we do not hold (a RETURN was lost on
- *     its way) are returned again.
+ *     its way) are returned again;
+ *   - a job that is out (suspended) says so, and waits to be called back.
  */
 #include "client/session_inside.h"
 
@@ -126,6 +127,7 @@ resume_link(zi_session *s)
     if (w->cores) s->cores = w->cores;
     s->uncharged_bytes = 0; /* REJOIN told them all */
     compare_with_table(s);
+    if (s->suspended) zi_step_tell_suspended(s, 0, ZICO_OK);
     for (zi_pending *p = s->pending; p; p = p->next) zi_link_send_pending(s, p);
     pthread_cond_broadcast(&s->changed);
     return true;

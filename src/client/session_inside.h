@@ -157,6 +157,10 @@ void zi_link_ask(zi_session *s, zi_pending *p);
 /* With mu held.  Wait for the answer; p is off the list afterwards, except that a STEP_ASK
  * comes back unanswered when the broker wants us out or in (suspend_asked, resume_asked). */
 void zi_link_await(zi_session *s, zi_pending *p);
+/* With mu held.  Take an unanswered request back. */
+void zi_link_withdraw(zi_session *s, zi_pending *p);
+/* With mu held: we are out (or could not go: st < 0). */
+void zi_step_tell_suspended(zi_session *s, uint64_t out_bytes, zico_status st);
 void zi_link_send_pending(zi_session *s, zi_pending *p); /* again, to a successor */
 /* With mu held, by the keeper: read what is there, without waiting. */
 void zi_link_read_now(zi_session *s);
@@ -183,8 +187,9 @@ zi_lease_take_stock(zi_session *s, zi_pending *p); /* an answer to LEASE ahead c
 void zi_lease_drop_runs(zi_session *s, const zi_run *runs, uint32_t n_runs);
 void zi_lease_finish_returns(zi_session *s); /* whose fences are complete  */
 void zi_lease_drop_stock(zi_session *s, uint32_t n);
-void zi_lease_fill_stock(zi_session *s); /* releases mu meanwhile      */
-void zi_lease_flush(zi_session *s);      /* send the RETURN put together */
+void zi_lease_forget_pages(zi_session *s); /* the pool's, as seen by this process */
+void zi_lease_fill_stock(zi_session *s);   /* releases mu meanwhile      */
+void zi_lease_flush(zi_session *s);        /* send the RETURN put together */
 /* Bytes of leases and charges, for the peak. */
 void zi_lease_count_peak(zi_session *s);
 

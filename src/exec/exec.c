@@ -368,6 +368,7 @@ zi_exec_step(zi_exec *e, const zi_exec_feed *feeds, size_t n_feeds, float lr,
 {
     exec_run *r = &e->runs[e->next_run % e->n_runs];
 
+    if (e->away) return ZICO_E_STATE;
     if (atomic_load(&e->failed)) return ZICO_E_CANCELLED;
     ZI_TRY(check_feeds(e, feeds, n_feeds));
     if (r->used) ZI_TRY(e->dev->ops->fence_wait(r->done));

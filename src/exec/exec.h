@@ -92,6 +92,17 @@ ZICO_NODISCARD zico_status zi_exec_result(zi_exec *e, bool wait,
 ZICO_NODISCARD zico_status zi_exec_drain(zi_exec *e); /* all queued steps are over */
 uint64_t zi_exec_n_done(const zi_exec *e);            /* steps finished since _new */
 
+/* ---- out and in, between steps ------------------------------------------------------- */
+
+/* Write all that lives on to `tier` (which keeps nothing else), and give every lease back.  From
+ * then on only zi_exec_resume and zi_exec_free do anything; the rest is ZICO_E_STATE.  On failure
+ * (no room in the tier: nothing was given back) the executor is as it was.  Needs a session. */
+ZICO_NODISCARD zico_status zi_exec_suspend(zi_exec *e, struct zi_tier *tier,
+                                           uint64_t *ret_out_bytes);
+/* Lease again and read back; bit for bit as before, perhaps at other addresses.  On failure it
+ * holds nothing and is still out. */
+ZICO_NODISCARD zico_status zi_exec_resume(zi_exec *e);
+
 /* ---- values, in plain layout ------------------------------------------------------- */
 
 /* Of PARAM, STATE, INPUT, LABEL, the loss and the graph's outputs; drains.  Others have no

@@ -122,8 +122,8 @@ open_private(zi_exec *e)
 
 /* -- in a session --------------------------------------------------------------------------- */
 
-static zico_status
-lease_slot(zi_exec *e, uint32_t s)
+zico_status
+exec_lease_slot(zi_exec *e, uint32_t s)
 {
     const zi_slot *w = &e->plan->slots[s];
 
@@ -146,7 +146,7 @@ open_leases(zi_exec *e)
     for (uint32_t s = 0; s < n; s++) {
         ZI_TRY(e->dev->ops->fence_new(e->dev, &e->slot_fence[s]));
         if (!e->plan->slots[s].fixed) continue;
-        ZI_TRY(lease_slot(e, s));
+        ZI_TRY(exec_lease_slot(e, s));
         memset(e->leases[s]->base, 0, e->plan->slots[s].size_bytes);
         for (uint32_t r = 0; r < e->n_runs; r++) e->runs[r].base[s] = e->leases[s]->base;
     }
@@ -161,7 +161,7 @@ exec_slots_open(zi_exec *e, exec_run *r, const exec_piece *p)
     if (!e->session) return ZICO_OK;
     for (uint32_t i = 0; i < p->n_open; i++) {
         const uint32_t s = e->open_at[p->first_open + i];
-        ZI_TRY(lease_slot(e, s));
+        ZI_TRY(exec_lease_slot(e, s));
         r->base[s] = e->leases[s]->base;
     }
     return ZICO_OK;
@@ -179,6 +179,16 @@ exec_slots_close(zi_exec *e, const exec_piece *p)
         zi_session_give_back(e->session, e->leases[s], f);
         e->leases[s] = NULL; /* r->base[s] stays: queued work still looks there */
     }
+}
+
+void
+exec_bind_fixed(zi_exec *e)
+{
+    for (uint32_t r = 0; r < e->n_runs; r++)
+        for (uint32_t s = 0; s < e->plan->n_slots; s++)
+            if (e->plan->slots[s].fixed) e->runs[r].base[s] = e->leases[s]->base;
+    for (uint32_t f = 0; f < e->n_feeds; f++) /* entries 1 .. have memory of their own */
+        e->runs[0].base[e->plan->n_slots + f] = exec_at(&e->runs[0], e->feeds[f].home);
 }
 
 /* -- fed tensors ----------------------------------------------------------------------------- */

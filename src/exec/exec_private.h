@@ -116,6 +116,7 @@ struct zi_exec {
     uint32_t  n_runs, next_run;
     exec_run *last_run; /* of the step queued last */
     bool      in_step;  /* the session was told so */
+    zi_tier  *away;     /* suspended: where the fixed slots are; else NULL */
 
     unsigned         n_threads;   /* most */
     _Atomic unsigned threads_now; /* 1 or n_threads */
@@ -135,6 +136,8 @@ zico_status exec_memory_open(zi_exec *e);
 void        exec_memory_close(zi_exec *e);
 zico_status exec_slots_open(zi_exec *e, exec_run *r, const exec_piece *p);
 void        exec_slots_close(zi_exec *e, const exec_piece *p);
+zico_status exec_lease_slot(zi_exec *e, uint32_t s);
+void        exec_bind_fixed(zi_exec *e); /* fixed slots and feeds lie in their leases */
 char       *exec_at(const exec_run *r, exec_ref ref);
 
 /* exec_compile.c */

@@ -23,6 +23,7 @@ resting_place(const zi_exec *e, zi_tensor_id t)
 
     if (e->last_ref[t].slot == EXEC_NOWHERE) return NULL;
     if (e->kept && e->kept[t]) return e->kept[t];
+    if (e->away) return NULL;
     if (!is_kept(r) && r != ZI_ROLE_INPUT && r != ZI_ROLE_LABEL &&
         (!zi_graph_lives_on(e->g, t) || !e->last_run))
         return NULL;
@@ -123,6 +124,7 @@ init_tensor(zi_exec *e, zi_tensor_id t, uint64_t seed)
 zico_status
 zi_exec_init(zi_exec *e, uint64_t seed)
 {
+    if (e->away) return ZICO_E_STATE;
     ZI_TRY(zi_exec_drain(e));
     for (zi_tensor_id t = 0; t < e->g->n_tensors; t++)
         if (is_kept(e->g->tensors[t].role)) ZI_TRY(init_tensor(e, t, seed));

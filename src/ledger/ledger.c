@@ -284,6 +284,14 @@ zi_ledger_set_budget(zi_ledger *l, uint64_t budget_bytes, uint64_t keep_bytes,
     return least > budget_bytes ? ZICO_PENDING : ZICO_OK;
 }
 
+zico_status
+zi_ledger_cool(zi_ledger *l, zi_grant *ret_punch)
+{
+    ret_punch->n_runs = ret_punch->n_punch = 0;
+    return zi_ledger_punch(l, 0, l->n_leased * l->shape.region_bytes + l->private_bytes,
+                           ret_punch);
+}
+
 /* -- looking ------------------------------------------------------------------------- */
 
 const zi_ledger_job *

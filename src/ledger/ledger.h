@@ -149,6 +149,9 @@ zico_status zi_ledger_adopt_idle(zi_ledger *l, uint32_t region);
  * E_BUDGET: below the sum of guarantees. */
 zico_status zi_ledger_set_budget(zi_ledger *l, uint64_t budget_bytes, uint64_t keep_bytes,
                                  zi_grant *ret_punch);
+/* Every idle region becomes cold; *ret_punch names them.  E_LIMIT, with nothing changed: they lie
+ * too scattered for one list. */
+zico_status zi_ledger_cool(zi_ledger *l, zi_grant *ret_punch);
 /* ZICO_PENDING: it holds more than its new max; it gets nothing until it holds less.
  * E_BUDGET: min > max, or the guarantee does not fit. */
 zico_status

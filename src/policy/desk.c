@@ -347,6 +347,7 @@ zi_desk_adopt(zi_desk *d, zi_job_id job, const zi_job_spec *spec, bool in_step,
     v->step_no = step_no;
     v->began_ns = v->last_region_ns = now_ns;
     j->in_step = in_step;
+    j->adopted = true;
     if (in_step) j->step_claim_bytes = spec->step_claim_bytes;
     zi_tide_recorder_begin(j->rec, now_ns);
     zi_desk_set_state(d, job);

@@ -52,6 +52,7 @@ typedef struct zi_desk_row {
     uint32_t n_ahead;   /* regions taken ahead, not recalled */
 
     bool          paused, suspend_wanted, leaving, suspended, by_ladder;
+    bool          adopted; /* after a restart, until its next step begins */
     bool          limits_wait;
     zi_job_limits limits_next;
 

@@ -79,7 +79,7 @@ carry_out(zi_desk *d, const zi_answer *a)
         zi_desk_suspend(d, v->id);
         return false;
     case ZI_ANSWER_RESUME:
-        zi_desk_resume(d, v->id);
+        if (!d->row[v->id].paused) zi_desk_resume(d, v->id); /* a person comes first */
         return false;
     case ZI_ANSWER_REASON:
         set_reason(d, v, a);

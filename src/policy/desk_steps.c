@@ -23,6 +23,7 @@ zi_desk_set_state(zi_desk *d, zi_job_id job)
     const zi_desk_row *j = &d->row[job];
     zi_job_view       *v = zi_desk_view_of(d, job);
 
+    v->by_hand = j->paused;
     v->state = j->in_step     ? ZI_JOB_RUNNING
                : j->leaving   ? ZI_JOB_LEAVING_MEMORY
                : j->suspended ? ZI_JOB_SUSPENDED
@@ -104,6 +105,7 @@ zi_desk_go(zi_desk *d, zi_job_id job)
 
     for (size_t i = 0; i < d->n_jobs; i++) d->row[d->job[i].id].alone = false;
     j->alone = d->n_in_step == 0;
+    j->adopted = false;
     j->all_cores = v->cores >= d->n_cores;
     j->step_claim_bytes = zi_desk_claim(d, job);
     j->step_peak_bytes = v->step_bytes;
@@ -316,6 +318,19 @@ zi_desk_resume(zi_desk *d, zi_job_id job)
     if (j->asked) zi_desk_post(d, ZI_EVENT_STEP_ASK, job, 0, 0);
 }
 
+/* A person wanted the memory, not another job: the machine gets it. */
+static void
+give_pages_back(zi_desk *d)
+{
+    if (zi_desk_reserve(d) < 0 || zi_ledger_cool(d->ledger, &d->grant) < 0) return;
+    if (d->grant.n_punch)
+        zi_desk_emit(d,
+                     &(zi_effect){.kind = ZI_EFFECT_PUNCH,
+                                  .job = ZI_JOB_NONE,
+                                  .behind = ZI_JOB_NONE},
+                     &d->grant);
+}
+
 zico_status
 zi_desk_suspended(zi_desk *d, zi_job_id job, zico_status outcome, uint64_t now_ns)
 {
@@ -323,13 +338,16 @@ zi_desk_suspended(zi_desk *d, zi_job_id job, zico_status outcome, uint64_t now_n
     zi_desk_row *j = &d->row[job];
 
     d->now_ns = now_ns;
-    if (!j->leaving) return ZICO_E_STATE;
+    if (!j->leaving && !(j->adopted && !j->in_step && !j->asked)) return ZICO_E_STATE;
+    if (!j->leaving)
+        j->by_ladder = true; /* nobody remembers why: let back when there is room */
     j->leaving = false;
     j->suspended = outcome == ZICO_OK;
-    if (!j->suspended) {
-        j->by_ladder = false;
-        zi_desk_view_of(d, job)->can_suspend = false; /* not asked again */
+    if (!j->suspended) { /* it stays and goes on; not asked again */
+        j->by_ladder = j->paused = false;
+        zi_desk_view_of(d, job)->can_suspend = false;
     }
+    if (j->suspended && j->paused) give_pages_back(d);
     zi_desk_set_state(d, job);
     zi_desk_post(d, ZI_EVENT_SUSPENDED, job, 0, j->suspended);
     zi_desk_settle(d);

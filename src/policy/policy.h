@@ -76,8 +76,9 @@ typedef struct zi_job_view {
     uint32_t     cores;       /* told last */
     zi_core_mode core_mode;
     bool         can_suspend;
-    bool         native;
-    bool         has_steps;
+    bool by_hand; /* paused or suspended by a person: not a policy's to bring back */
+    bool native;
+    bool has_steps;
 } zi_job_view;
 
 typedef struct zi_view {

@@ -26,8 +26,10 @@ struct zi_engine {
     zi_session  *session; /* NULL: private memory */
     zi_plan     *plan;    /* NULL: the executor's own */
     zi_exec     *exec;
-    zi_tier     *tier;   /* NULL: nothing is moved out */
-    bool         joined; /* the session is a broker's */
+    zi_tier     *tier;      /* NULL: nothing is moved out */
+    zi_tier     *away;      /* NULL: not suspended */
+    char        *away_spec; /* where a suspended job goes */
+    bool         joined;    /* the session is a broker's */
 };
 
 /* ---- making ------------------------------------------------------------------------------ */
@@ -86,6 +88,60 @@ charge(zi_engine *e, uint64_t bytes, zi_train_diag *diag)
     return ZICO_OK;
 }
 
+/* ---- out and in ---------------------------------------------------------------------------- */
+
+/* A directory on a disk, whatever tensors of a plan may use: memory would free nothing. */
+static char *
+suspend_spec(const char *tier)
+{
+    const char *tmp = getenv("TMPDIR");
+    char        spec[4200];
+
+    if (tier && strncmp(tier, "file:", 5) == 0) return zi_strdup(tier);
+    snprintf(spec, sizeof spec, "file:%s", tmp && *tmp ? tmp : "/var/tmp");
+    return zi_strdup(spec);
+}
+
+static zico_status
+on_suspend(void *user, uint64_t *ret_out_bytes)
+{
+    zi_engine  *e = user;
+    char        text[200];
+    zico_status st = zi_tier_open(e->os, e->away_spec, &e->away);
+
+    if (st >= 0) st = zi_exec_suspend(e->exec, e->away, ret_out_bytes);
+    if (st >= 0) return ZICO_OK;
+    zi_tier_close(e->away);
+    e->away = NULL;
+    snprintf(text, sizeof text, "cannot be suspended: no room in %.100s (%s); it stays",
+             e->away_spec + 5, zico_status_text(st));
+    zi_session_note(e->session, text);
+    return st;
+}
+
+/* Two that come back at the same time may stand in each other's way: what was refused is
+ * given back and tried again. */
+#define RESUME_TRIES    120
+#define RESUME_PAUSE_NS 500000000ull
+
+static zico_status
+on_resume(void *user)
+{
+    zi_engine  *e = user;
+    zico_status st = zi_exec_resume(e->exec);
+
+    for (int i = 1; i < RESUME_TRIES && (st == ZICO_E_NOMEM || st == ZICO_E_BUSY); i++) {
+        e->os->sleep_until(e->os, e->os->now_ns(e->os) + RESUME_PAUSE_NS);
+        st = zi_exec_resume(e->exec);
+    }
+    if (st < 0) return st;
+    zi_tier_close(e->away); /* the file is gone with it */
+    e->away = NULL;
+    return ZICO_OK;
+}
+
+/* ---- the session ---------------------------------------------------------------------------- */
+
 static zico_status
 open_session(zi_engine *e, const zi_engine_options *opt, zi_train_diag *diag)
 {
@@ -96,11 +152,16 @@ open_session(zi_engine *e, const zi_engine_options *opt, zi_train_diag *diag)
                              .shape_key = opt->shape_key,
                              .max_bytes = opt->budget_bytes,
                              .steps_total = opt->steps_total,
-                             .cores = opt->n_threads};
+                             .cores = opt->n_threads,
+                             .on_suspend = on_suspend,
+                             .on_resume = on_resume,
+                             .user = e};
 
     if (socket && !*socket) socket = so.socket_path = NULL;
     if (!socket && opt->budget_bytes == 0) return ZICO_OK;
     if (!socket) so.local_bytes = opt->budget_bytes;
+    e->away_spec = suspend_spec(opt->tier);
+    if (!e->away_spec) return ZICO_E_NOMEM;
     if (opt->n_threads) so.core_mode = ZI_CORES_FIXED;
     so.features = ZI_FEATURE_STEPS | ZI_FEATURE_NATIVE;
     zi_session_hints(&so);
@@ -296,6 +357,8 @@ zi_engine_free(zi_engine *e)
     if (!e) return;
     zi_exec_free(e->exec);
     zi_tier_close(e->tier);
+    zi_tier_close(e->away);
+    zi_free(e->away_spec);
     zi_plan_free(e->plan);
     zi_session_close(e->session);
     zi_graph_free(e->graph);
