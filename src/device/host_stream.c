@@ -198,7 +198,8 @@ zi_host_stream_run(zi_stream *s, zi_work_fn *fn, void *arg)
 zico_status
 zi_host_stream_copy(zi_stream *s, void *dst, const void *src, uint64_t size_bytes)
 {
-    if (size_bytes && (!dst || !src)) return ZICO_E_ARG;
+    if (size_bytes == 0) return ZICO_OK;
+    if (!dst || !src) return ZICO_E_ARG;
     item *it = next_item(s);
     it->kind = ITEM_COPY;
     it->copy.dst = dst;
