@@ -2,7 +2,10 @@
  *
  * CLAIM  of a job that begins a step: what it declared, else the worst step observed + 5 %,
  *        else (it is being learnt) everything; never more than its max and than the room
- *        that is left when all steps have ended.  Fixed while the step runs, except by RAISE.
+ *        that is left when all steps have ended.  While the step runs it changes by RAISE, and it
+ *        *sinks*: a native job runs a fixed plan, so once it is past its high tide the banker
+ *        need not keep the whole claim for it, only what is left of the tide + 5 %.  Without
+ *        this, one of two jobs could not rise while the other falls, however well they fit.
  * GUARANTEES  A job's minimum is its own whether it uses it or not.  So to the banker only
  *        counts what a job holds, claims and gives back beyond what `stays` with it: the
  *        larger of its minimum and its fixed and private bytes.
@@ -14,6 +17,11 @@
 #include "policy/desk_private.h"
 
 #include "base/check.h"
+#include "policy/sweep.h"
+
+#define SINK_STEPS   2u  /* a tide seen so often is a plan                              */
+#define SINK_PAUSE   32u /* steps without sinking after it was wrong                     */
+#define SINK_REGIONS 2u /* beyond what is foreseen: taken ahead, or grouped in the tide */
 
 static uint64_t
 round_up(uint64_t bytes, uint64_t unit)
@@ -91,6 +99,34 @@ zi_desk_claim(zi_desk *d, zi_job_id job)
 
     if (j->in_step) return j->step_claim_bytes;
     return need == 0 || need > room ? room : need;
+}
+
+void
+zi_desk_sink_claim(zi_desk *d, zi_job_id job)
+{
+    zi_desk_row       *j = &d->row[job];
+    const zi_job_view *v = &d->job[j->at];
+
+    if (!j->in_step || !v->native || j->raise_seq || zi_desk_is_learning(j)) return;
+    if (!v->tide || v->tide->n_seen < SINK_STEPS || v->step_no < j->sink_from_step)
+        return;
+    uint64_t rise = zi_sweep_rise(v);
+    if (rise == UINT64_MAX) return;
+    uint64_t claim =
+        v->step_bytes + rise + rise / 20 + SINK_REGIONS * d->view.region_bytes;
+    claim = round_up(claim, d->view.region_bytes);
+    if (claim >= j->step_claim_bytes) return;
+    j->step_claim_bytes = claim;
+    j->sunk = true;
+    d->table_fresh = false;
+}
+
+void
+zi_desk_note_astray(zi_desk *d, const zi_request *req)
+{
+    zi_desk_row *j = &d->row[req->job];
+    if (j->sunk && req->hold == ZI_HOLD_STEP && !req->ahead && zi_desk_is_beyond(d, req))
+        j->sink_from_step = d->job[j->at].step_no + SINK_PAUSE;
 }
 
 static bool

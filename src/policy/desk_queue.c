@@ -379,6 +379,8 @@ zi_desk_ask(zi_desk *d, const zi_request *asked, uint64_t now_ns)
     if (req.ahead) trim_ahead(d, &req);
     size = req.hold == ZI_HOLD_PRIVATE ? req.size_bytes
                                        : req.n_regions * d->view.region_bytes;
+    req.size_bytes = size;
+    zi_desk_note_astray(d, &req);
     st = can_never_fit(d, &req, size) ? ZICO_E_BUDGET
                                       : zi_ledger_ask(d->ledger, &req, &id);
     if (st == ZICO_E_ARG || st == ZICO_E_NOMEM) return st;
@@ -486,6 +488,7 @@ zi_desk_return(zi_desk *d, zi_job_id job, const zi_run *runs, size_t n_runs,
         v->last_region_ns = now_ns;
         j->exchanged_bytes += step;
         zi_tide_recorder_add(j->rec, now_ns, -(int64_t)step);
+        zi_desk_sink_claim(d, job);
     }
     uint32_t n = (uint32_t)((step + fixed) / d->view.region_bytes);
     j->n_ahead -= n < j->n_ahead ? n : j->n_ahead;

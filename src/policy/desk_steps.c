@@ -108,6 +108,7 @@ zi_desk_go(zi_desk *d, zi_job_id job)
     j->adopted = false;
     j->all_cores = v->cores >= d->n_cores;
     j->step_claim_bytes = zi_desk_claim(d, job);
+    j->sunk = false;
     j->step_peak_bytes = v->step_bytes;
     j->in_step = true;
     j->asked = false;

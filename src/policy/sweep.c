@@ -285,3 +285,19 @@ zi_sweep_rest(const zi_job_view *j, uint64_t now_ns)
     if (j->solo_step_ns == 0) return length - at;
     return (uint64_t)((double)(length - at) / (double)length * (double)j->solo_step_ns);
 }
+
+uint64_t
+zi_sweep_rise(const zi_job_view *j)
+{
+    int64_t sum = 0, most = 0;
+
+    if (!predictable(j)) return UINT64_MAX;
+    walk w = {.tide = j->tide, .taken = j->taken_bytes, .returned = j->returned_bytes};
+    for (uint32_t i = 0; i < j->tide->n_points; i++) {
+        const zi_tide_point *p = &j->tide->point[i];
+        uint64_t             left = left_of(&w, p);
+        sum += p->delta_bytes > 0 ? (int64_t)left : -(int64_t)left;
+        if (sum > most) most = sum;
+    }
+    return (uint64_t)most;
+}

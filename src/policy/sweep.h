@@ -32,4 +32,8 @@ uint64_t zi_sweep_delay(const zi_view *v, const zi_sweep_ask *ask);
 /* Solo time that a running job still needs, by its position; 0: unknown. */
 uint64_t zi_sweep_rest(const zi_job_view *j, uint64_t now_ns);
 
+/* The most bytes that a running job will come to hold above what it holds now, by what is left
+ * of its tide.  UINT64_MAX: unknown. */
+uint64_t zi_sweep_rise(const zi_job_view *j);
+
 #endif /* ZI_POLICY_SWEEP_H */
