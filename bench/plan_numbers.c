@@ -3,7 +3,7 @@
  *     plan_numbers [NAME...]      only these networks
  *
  * Every plan is measured between two measurements of keep, so that whatever else the machine does
- * hits both; ratios are of medians.  Swaps go to a spill file under $TMPDIR or /var/tmp. */
+ * hits both; ratios are of the fastest steps, times medians.  Swaps go to a spill file under $TMPDIR or /var/tmp. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +68,7 @@ keep_now(zi_study *s)
     zi_study_row  row;
     zi_train_diag diag = {0};
     must(zi_study_ask(s, zi_planner_find("keep"), 0, &diag, &row, NULL), &diag);
-    return row.step_ns;
+    return row.fastest_ns;
 }
 
 /* Time of the plan over that of keep before and after; NAN: it does not fit. */
@@ -80,7 +80,8 @@ measure(zi_study *s, const char *planner, uint64_t budget, zi_study_row *row,
     must(zi_study_ask(s, zi_planner_find(planner), budget, &diag, row, NULL), &diag);
     if (!row->fits) return NAN;
     uint64_t after = keep_now(s);
-    double   ratio = (double)row->step_ns / ((double)(*keep_ns + after) / 2);
+    double   ratio =
+        (double)row->fastest_ns / (double)(*keep_ns < after ? *keep_ns : after);
     *keep_ns = after;
     return ratio;
 }
@@ -140,8 +141,7 @@ study_net(const char *name, const char *spec, int64_t batch, const char *tier, f
                 capuchin = ratio;
             else if (ratio < others)
                 others = ratio;
-            enter(&f->error, (double)row.step_ns / (double)row.forecast.step_ns /
-                                 ((double)keep_ns / (double)s.keep_ns));
+            enter(&f->error, (double)row.step_ns / (double)row.forecast.step_ns);
         }
         if (isfinite(best)) enter(&f->best[b], best);
         if (isfinite(others) && capuchin / others > f->worst_order)

@@ -137,6 +137,7 @@ run_steps(zi_exec *e, const zi_exec_feed *feeds, size_t n_feeds, unsigned n_step
     row->measured = true;
     row->step_ns = ns[n_steps / 2];
     row->stall_ns = stall[n_steps / 2];
+    row->fastest_ns = ns[0];
     return ZICO_OK;
 }
 

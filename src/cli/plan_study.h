@@ -45,6 +45,7 @@ typedef struct zi_study_row {
     zi_verdict  verdict;
     bool        measured;
     uint64_t    step_ns, stall_ns; /* medians */
+    uint64_t    fastest_ns; /* of the steps; for machines that do other things, too */
 } zi_study_row;
 
 /* Plan; with opt.n_steps also execute.  ret_plan (may be NULL) takes the plan, NULL if none. */

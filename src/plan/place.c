@@ -12,13 +12,14 @@
  *          open for a newcomer, is tried in several ways; the least peak wins, then the least
  *          mean.
  * MAPPING  Without regions all lives share one slot that is open throughout: largest first (or
- *          in order of birth, or largest area first), each at the lowest offset that is free
+ *          in order of birth, of area, of length of life, or a mixture), each at the lowest offset that is free
  *          for as long as it lives.
  * CHECKED  zi_plan_check (P8) replays the result; plan_place_test.c bounds the waste.
  * COST     O(lives x open slots x lives in a slot), times the ways tried.
  */
 #include "plan/plan.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -513,7 +514,18 @@ static double
 turn_key(const life *x, int rule)
 {
     double bytes = (double)x->bytes, span = x->died - x->born + 1.0;
-    return rule == 0 ? -(double)x->born : rule == 1 ? bytes : bytes * span;
+    switch (rule) {
+    case 0:
+        return -(double)x->born;
+    case 1:
+        return bytes;
+    case 2:
+        return bytes * span;
+    case 3:
+        return span;
+    default:
+        return bytes * (1 + log(span)); /* size counts, but long lives come first */
+    }
 }
 
 static zico_status
@@ -529,7 +541,7 @@ map_by_rule(placer *p, int rule, turn *order, id_vec *settled, uint64_t *ret_tot
 static zico_status
 place_in_mapping(placer *p, zi_place_stats *ret_stats)
 {
-    int         rules = p->life.n > LIVES_MANY ? 1 : 3, best = 0;
+    int         rules = p->life.n > LIVES_MANY ? 1 : 5, best = 0;
     turn       *order = zi_calloc(p->life.n + 1, sizeof *order);
     id_vec      settled = {0};
     uint64_t    total, least = UINT64_MAX;

@@ -16,7 +16,8 @@
  *          the peak (draft_lower.c).  Feedback moves them by 5 % of their length.
  *          The peak moves while we choose, so the peak window is looked up for each choice,
  *          and the outcome is lowered, measured and corrected until it fits.
- * WE DROP  Passive mode: planning happens ahead; exec keeps the net below.
+ *          Where nothing fits otherwise, everything goes out at once and comes on demand.
+ * WE DROP  Passive mode at run time: planning happens ahead.
  * CHECKED  capuchin_test.c, planner_test.c; numeric/plan_exec_test.c runs what it plans.
  * COST     O(choices x candidates); choices are bounded by gaps.
  */
@@ -570,6 +571,36 @@ plan_all_ways(zi_draft *d, const zi_plan_task *task, const uint64_t *lead_ns,
     return ZICO_OK;
 }
 
+/* The last resort, as the paper's passive mode: whatever can leave goes out at once, and comes
+ * back when it is touched; then as much of that as the budget allows is taken back. */
+static zico_status
+plan_on_demand(zi_draft *d, const zi_plan_task *task, zi_trial *best)
+{
+    zi_trial now = {0};
+
+    if (!zi_draft_has_tier(d)) return ZICO_OK;
+    zi_draft_reset(d);
+    d->early_out = false;
+    d->on_demand = true;
+    for (zi_tensor_id t = 0; t < d->g->n_tensors; t++) {
+        if (!zi_draft_may_leave(d, t) || zi_draft_longest_gap(d, t).from == ZI_ID_NONE)
+            continue;
+        zi_draft_swap(d, t);
+        d->fate[t].barrier = true;
+        d->fate[t].gap_ns = 1; /* in every gap, not only in the longest */
+    }
+    ZI_TRY(zi_draft_try(d, "capuchin", task->budget_bytes, &now));
+    zico_status st = now.fits ? zi_capuchin_refine(d, "capuchin", task->budget_bytes,
+                                                   effort(task), &now)
+                              : ZICO_OK;
+    if (st < 0) {
+        zi_plan_free(now.plan);
+        return st;
+    }
+    zi_trial_keep_better(best, &now);
+    return ZICO_OK;
+}
+
 zico_status
 zi_capuchin_plan(const zi_plan_task *task, const uint64_t *lead_ns, zi_plan **ret_plan,
                  uint64_t *ret_least)
@@ -580,6 +611,7 @@ zi_capuchin_plan(const zi_plan_task *task, const uint64_t *lead_ns, zi_plan **re
     ZI_TRY(zi_draft_new(task->graph, task->cost, &d));
     zico_status st = zi_draft_try(d, "capuchin", task->budget_bytes, &best);
     if (st >= 0 && !best.fits) st = plan_all_ways(d, task, lead_ns, &best);
+    if (st >= 0 && !best.fits) st = plan_on_demand(d, task, &best);
     if (st >= 0)
         st = zi_trial_finish(&best, ret_plan, ret_least);
     else
