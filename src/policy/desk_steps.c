@@ -68,6 +68,18 @@ learning_gate(zi_desk *d, zi_job_id job, zi_job_id *behind)
     return ZI_REASON_NONE;
 }
 
+#define LEAD_PART 32u
+
+/* What a step surely needs of the worst that was seen.  A native job issues ahead of its kernels
+ * and holds more the more there is; where memory is short it waits for its own returns. */
+static uint64_t
+least_need(const zi_desk *d, zi_job_id job)
+{
+    uint64_t worst = d->row[job].worst_bytes;
+    bool     waits = d->job[d->row[job].at].native && d->n_in_step == 0;
+    return waits ? worst - worst / LEAD_PART : worst;
+}
+
 zi_reason
 zi_desk_may_go(zi_desk *d, zi_job_id job, zi_job_id *ret_behind)
 {
@@ -87,7 +99,7 @@ zi_desk_may_go(zi_desk *d, zi_job_id job, zi_job_id *ret_behind)
         *ret_behind = d->aged;
         return ZI_REASON_QUEUE;
     }
-    if (j->worst_bytes > zi_desk_room(d, job)) return ZI_REASON_ADMISSION;
+    if (least_need(d, job) > zi_desk_room(d, job)) return ZI_REASON_ADMISSION;
     if (!zi_desk_may_start(d, job)) return ZI_REASON_UNSAFE;
     *ret_behind = ZI_JOB_NONE;
     return ZI_REASON_NONE;

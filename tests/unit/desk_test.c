@@ -474,6 +474,33 @@ lower_and_raise_the_budget(void **state)
     close_office(&o);
 }
 
+/* A native job held a little more while there was plenty than it needs: lowered to just below
+ * that, the budget still lets it run alone; far below, it waits for ADMISSION. */
+static void
+lead_does_not_count(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "zico", 64);
+    zi_job_id a = join(&o, 0);
+    assert_true(begin(&o, a, 0));
+    assert_true(get(&o, a, ZI_HOLD_STEP, 60));
+    give_back(&o, a);
+    end(&o, a, 0);
+    expect_ok(zi_desk_set_budget(o.d, 59 * R, o.now));
+    listen(&o);
+    assert_true(begin(&o, a, 1));
+    assert_true(get(&o, a, ZI_HOLD_STEP, 59));
+    give_back(&o, a);
+    end(&o, a, 1);
+    expect_ok(zi_desk_set_budget(o.d, 55 * R, o.now));
+    listen(&o);
+    assert_false(begin(&o, a, 2));
+    assert_int_equal(ZI_REASON_ADMISSION, why(&o, a));
+    close_office(&o);
+}
+
 /* A paused job does not begin; resumed, it does. */
 static void
 pause_and_resume(void **state)
@@ -658,6 +685,7 @@ main(void)
         cmocka_unit_test(impossible_requests),
         cmocka_unit_test(taken_ahead),
         cmocka_unit_test(lower_and_raise_the_budget),
+        cmocka_unit_test(lead_does_not_count),
         cmocka_unit_test(pause_and_resume),
         cmocka_unit_test(ladder_suspends_before_it_refuses),
         cmocka_unit_test(learner_charges),
