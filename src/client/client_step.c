@@ -117,7 +117,10 @@ zi_session_step_begin(zi_session *s, uint64_t wait_ns)
         s->step_stall_ns = 0;
         s->step_peak_bytes = s->step_bytes;
         zi_tide_recorder_begin(s->recorder, now);
-        if (s->step_bytes && !s->tide_by_caller)
+        s->held_bytes = 0;
+        if (s->opt.hold_step)
+            zi_lease_note_held(s, now);
+        else if (s->step_bytes && !s->tide_by_caller)
             zi_tide_recorder_add(s->recorder, now, (int64_t)s->step_bytes);
     }
     pthread_mutex_unlock(&s->mu);
@@ -184,6 +187,7 @@ zi_session_step_end(zi_session *s, const zi_step_info *info)
     zi_lease_drop_stock(s, UINT32_MAX);
     zi_lease_flush(s);
     uint64_t now = s->os->now_ns(s->os);
+    if (s->opt.hold_step) zi_tide_recorder_add(s->recorder, now, -(int64_t)s->held_bytes);
     zi_tide_recorder_end(s->recorder, now, &s->tide);
     s->in_step = false;
     s->stats.n_steps++;

@@ -49,6 +49,7 @@ tend(zi_session *s)
     zi_lease_fill_stock(s);
     uint32_t recall = s->recall;
     s->recall = 0;
+    if (s->opt.hold_step && s->in_step) recall = 0;
     if (recall) {
         zi_lease_drop_stock(s, recall);
         zi_lease_flush(s);

@@ -63,6 +63,16 @@ zi_lease_count_peak(zi_session *s)
     if (now > s->stats.peak_bytes) s->stats.peak_bytes = now;
 }
 
+/* A job that holds until the step ends has one tide: up to all it held, down at the end. */
+void
+zi_lease_note_held(zi_session *s, uint64_t at_ns)
+{
+    uint64_t now = s->step_bytes + s->n_stock * s->shape.region_bytes;
+    if (now <= s->held_bytes) return;
+    zi_tide_recorder_add(s->recorder, at_ns, (int64_t)(now - s->held_bytes));
+    s->held_bytes = now;
+}
+
 /* Leased bytes rise or fall. */
 static void
 count(zi_session *s, zico_class cls, int64_t delta_bytes, uint64_t at_ns)
@@ -73,6 +83,10 @@ count(zi_session *s, zico_class cls, int64_t delta_bytes, uint64_t at_ns)
     s->step_bytes += (uint64_t)delta_bytes;
     if (s->step_bytes > s->step_peak_bytes) s->step_peak_bytes = s->step_bytes;
     if (!s->in_step) return;
+    if (s->opt.hold_step) {
+        zi_lease_note_held(s, at_ns);
+        return;
+    }
     if (delta_bytes < 0) s->stats.exchanged_bytes += (uint64_t)-delta_bytes;
     if (!s->tide_by_caller) zi_tide_recorder_add(s->recorder, at_ns, delta_bytes);
 }
@@ -111,6 +125,19 @@ put_out(zi_session *s, uint32_t first, uint32_t n)
     if (s->n_out == sizeof s->out / sizeof *s->out) zi_lease_flush(s);
 }
 
+/* A region that the device has finished with goes back, or waits for this job's next need. */
+static void
+put_by(zi_session *s, zico_class cls, uint32_t first, uint32_t n)
+{
+    if (!s->opt.hold_step || !s->in_step || cls == ZICO_CLASS_FIXED) {
+        put_out(s, first, n);
+        return;
+    }
+    memset(s->region_state + first, ZI_REGION_STOCK, n);
+    s->n_stock += n;
+    s->stats.leased_bytes += n * s->shape.region_bytes;
+}
+
 void
 zi_lease_drop_runs(zi_session *s, const zi_run *runs, uint32_t n_runs)
 {
@@ -140,11 +167,12 @@ finish(zi_session *s, zi_slot *first, uint64_t at_ns)
         drop_outside(s, l);
     } else if (l->stitched) {
         s->ops->space_unmap(s->dev, l->base, l->size_bytes);
-        for (uint32_t i = 0; i < l->n_regions; i++) put_out(s, first[i].region, 1);
+        for (uint32_t i = 0; i < l->n_regions; i++)
+            put_by(s, l->cls, first[i].region, 1);
     } else {
         if (s->opt.guard)
             s->ops->space_access(s->dev, l->base, l->size_bytes, ZI_ACCESS_NONE);
-        put_out(s, l->slot, l->n_regions);
+        put_by(s, l->cls, l->slot, l->n_regions);
     }
     count(s, l->cls, -(int64_t)l->size_bytes, at_ns);
     for (uint32_t i = 0; i < l->n_regions; i++) first[i].used = false;
@@ -369,7 +397,7 @@ take_from_stock(zi_session *s, uint32_t n, zi_run *ret_run)
 {
     bool filling = true;
 
-    if (n > ZI_SESSION_AHEAD_MAX) return false;
+    if (n > ZI_SESSION_AHEAD_MAX && !s->opt.hold_step) return false;
     while (s->n_stock >= n && filling) {
         uint32_t first = find_stock(s, n, &filling);
         if (first < s->shape.n_regions) {

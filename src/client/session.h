@@ -57,13 +57,14 @@ typedef struct zi_session_options {
     uint64_t       local_bytes; /* > 0: no broker, a pool of this size in this process */
     uint64_t       local_region_bytes; /* 0: chosen from local_bytes              */
     bool           guard;      /* regions not leased are PROT_NONE (slow)        */
+    bool hold_step; /* give step memory back only at the end of the step; for measuring */
     zi_on_suspend *on_suspend; /* NULL: cannot be suspended */
     zi_on_resume  *on_resume;
     void          *user;
 } zi_session_options;
 
 /* What `zico run` said of this job in the environment (ZICO_JOB_NAME, _MIN, _MAX, _CLAIM, _WEIGHT,
- * _CORES) fills what the caller has left open.  Only hints: who a job is, the broker knows from
+ * _CORES) fills what the caller has left open; so does ZICO_HOLD=step (hold_step).  Only hints: who a job is, the broker knows from
  * the kernel.  What cannot be read counts as not given.  The strings are the environment's. */
 void zi_session_hints(zi_session_options *opt);
 

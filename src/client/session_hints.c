@@ -38,4 +38,6 @@ zi_session_hints(zi_session_options *opt)
     if (weight && opt->weight_milli == 0)
         opt->weight_milli = (uint32_t)strtoul(weight, NULL, 10);
     hint_cores(opt);
+    const char *hold = secure_getenv("ZICO_HOLD");
+    if (hold && !strcmp(hold, "step")) opt->hold_step = true;
 }

@@ -120,8 +120,9 @@ struct zi_session {
     uint8_t   *region_state; /* n_regions, zi_region_state */
     uint8_t   *populated;    /* n_regions, this job has touched it */
     uint32_t   n_stock;
-    uint32_t   recall; /* regions the broker wants back */
-    zi_pending ahead;  /* the one request ahead         */
+    uint64_t   held_bytes; /* hold_step: the most held in this step so far */
+    uint32_t   recall;     /* regions the broker wants back */
+    zi_pending ahead;      /* the one request ahead         */
     bool       ahead_flies;
     uint32_t   ahead_wants; /* regions in the request that flies */
     zi_slot   *returns, **returns_tail;
@@ -190,6 +191,7 @@ void zi_lease_drop_stock(zi_session *s, uint32_t n);
 void zi_lease_forget_pages(zi_session *s); /* the pool's, as seen by this process */
 void zi_lease_fill_stock(zi_session *s);   /* releases mu meanwhile      */
 void zi_lease_flush(zi_session *s);        /* send the RETURN put together */
+void zi_lease_note_held(zi_session *s, uint64_t at_ns); /* for hold_step */
 /* Bytes of leases and charges, for the peak. */
 void zi_lease_count_peak(zi_session *s);
 
