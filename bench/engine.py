@@ -234,6 +234,8 @@ def main():
     p.add_argument("--json")
     p.add_argument("--cpu", action="store_true",
                    help="processor time instead of the clock: one thread on a busy machine")
+    p.add_argument("--passive", action="store_true",
+                   help="idle threads of both sides sleep at once: two threads on a busy machine")
     p.add_argument("--worker")
     opt = p.parse_args()
     if opt.worker:
@@ -241,6 +243,8 @@ def main():
     env = {}
     if opt.cpu:
         os.environ["ZI_CPU"] = "1"
+    if opt.passive:
+        os.environ["OMP_WAIT_POLICY"] = "passive"
     if os.environ.get("ZI_RECORDER"):
         env = {"LD_PRELOAD": os.environ["ZI_RECORDER"]}
         # What a Python with torch holds before there is a network.
