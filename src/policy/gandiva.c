@@ -6,14 +6,17 @@
  *          later.  Jobs that waste the device are packed together, if a trial shows that it
  *          pays, and parted again if not.
  * WE DO    Weighted slices (60 s; gandiva:slice=10 sets it); whoever has had the least device
- *          time for its weight is next.  The wait for the end of a step is charged to the job
- *          that makes others wait.  A job is moved out only if the memory is needed.  Packing:
- *          one candidate at a time joins the slice's owner for a trial; its verdict (progress of
- *          both, in steps of solo length per second, against 1 for slicing) is remembered.
+ *          time for its weight is next (who joins starts level with the least served).  The
+ *          wait for the end of a step is charged to the job that makes others wait.  A job is
+ *          moved out only if the memory is needed: by the slice's pack, or by a newcomer whose
+ *          turn it is.  Packing: both have run alone before; one candidate at a time joins the
+ *          slice's owner for a trial, from its first step on; its verdict (progress of both, in
+ *          steps of solo length per second, against 1 for slicing) is remembered.  A slice is
+ *          not kept for a pack that does not ask: whoever is in may go meanwhile.
  * WE DROP  Migration and grow-shrink: one device.  Utilisation, which a host does not report:
  *          candidates are tried in order of service.
- * CHECKED  gandiva_test.c: slices by weight, moves only under need, a packing that pays stays,
- *          one that does not is undone and not tried again.
+ * CHECKED  gandiva_test.c: slices by weight, moves only under need, newcomers get room, a packing
+ *          that pays stays, one that does not is undone and not tried again.
  * COST     O(jobs^2) at a slice's end, O(jobs) otherwise.
  */
 #include "policy/policy_common.h"
@@ -25,15 +28,17 @@
 #define SLICE_NS_DEFAULT 60000000000ull
 #define TRIAL_NS_LEAST   2000000000ull
 #define TRIAL_STEPS      6 /* of the longest job in the pack           */
+#define ALONE_STEPS      3 /* before a job can be judged in a trial    */
 #define WORTH_IT         1.03
 #define MAX_PACK         16
+#define IDLE_NS          200000000ull /* without asking, before others may go */
 
 typedef enum verdict { UNTRIED, PAYS, DOES_NOT } verdict;
 
 typedef struct trial {
     bool      on;
     zi_job_id guest;
-    uint64_t  begin_ns;
+    uint64_t  begin_ns;                /* 0: the guest has not started yet */
     uint64_t  step_at_begin[MAX_PACK]; /* by place in the pack */
 } trial;
 
@@ -43,6 +48,9 @@ typedef struct gandiva {
     zi_job_id pack[MAX_PACK];
     trial     trial;
     uint64_t  fixed_bytes[ZI_LEDGER_JOBS_MAX]; /* what it holds when it is in */
+    double    credit[ZI_LEDGER_JOBS_MAX];      /* service that it joined with */
+    uint64_t  alone_ns[ZI_LEDGER_JOBS_MAX];    /* steps with the device to itself */
+    uint32_t  alone_steps[ZI_LEDGER_JOBS_MAX];
     uint8_t   verdict[ZI_LEDGER_JOBS_MAX][ZI_LEDGER_JOBS_MAX];
 } gandiva;
 
@@ -80,17 +88,32 @@ in_pack(const gandiva *s, zi_job_id id)
     return false;
 }
 
-static bool
-wants_to_run(const zi_job_view *j)
+/* Bytes that a job between steps waits for: it is coming in. */
+static uint64_t
+awaited_bytes(const zi_view *v, const zi_job_view *j)
 {
-    return j->has_steps && j->claim_known && j->state != ZI_JOB_PAUSED &&
-           j->state != ZI_JOB_GONE && j->state != ZI_JOB_FREE;
+    uint64_t sum = 0;
+    if (j->state == ZI_JOB_RUNNING) return 0;
+    for (size_t i = 0; i < v->n_requests; i++)
+        if (v->request[i].job == j->id) sum += v->request[i].size_bytes;
+    return sum;
+}
+
+/* (A job that nobody knows yet and that is in is started by the desk.) */
+static bool
+wants_to_run(const zi_view *v, const zi_job_view *j)
+{
+    if (!j->has_steps || j->by_hand) return false;
+    if (j->state == ZI_JOB_PAUSED || j->state == ZI_JOB_GONE || j->state == ZI_JOB_FREE)
+        return false;
+    return j->claim_known || j->state == ZI_JOB_SUSPENDED || awaited_bytes(v, j) > 0;
 }
 
 static double
-service(const zi_job_view *j)
+service(const gandiva *s, const zi_job_view *j)
 {
-    return (double)j->served_ns / (double)(j->weight_milli ? j->weight_milli : 1000);
+    return s->credit[j->id] +
+           (double)j->served_ns / (double)(j->weight_milli ? j->weight_milli : 1000);
 }
 
 static bool
@@ -109,27 +132,37 @@ remember_sizes(const zi_view *v, gandiva *s)
             s->fixed_bytes[v->job[i].id] = v->job[i].fixed_bytes;
 }
 
-/* Bytes that the pack needs inside: what its members keep and what their steps take. */
+/* What it keeps and what its steps take; of a newcomer what it has and what it waits for. */
+static uint64_t
+job_bytes(const zi_view *v, const gandiva *s, const zi_job_view *j)
+{
+    uint64_t has = j->fixed_bytes + awaited_bytes(v, j);
+    uint64_t keeps = s->fixed_bytes[j->id] > has ? s->fixed_bytes[j->id] : has;
+    return keeps + (j->claim_known ? j->claim_bytes : 0);
+}
+
+/* Bytes that the pack needs inside. */
 static uint64_t
 pack_bytes(const zi_view *v, const gandiva *s)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < s->n_pack; i++) {
         const zi_job_view *j = find(v, s->pack[i]);
-        if (j) sum += s->fixed_bytes[j->id] + j->claim_bytes;
+        if (j) sum += job_bytes(v, s, j);
     }
     return sum;
 }
 
-/* Bytes that those outside the pack hold; `movable`: only what could move out. */
+/* Bytes that those outside the pack hold (those that are out: private memory only);
+ * unmovable_only: of those that cannot move out. */
 static uint64_t
 others_bytes(const zi_view *v, const gandiva *s, bool unmovable_only)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < v->n_jobs; i++) {
         const zi_job_view *j = &v->job[i];
-        if (in_pack(s, j->id) || !is_in(j)) continue;
-        if (unmovable_only && j->can_suspend) continue;
+        if (in_pack(s, j->id)) continue;
+        if (unmovable_only && j->can_suspend && is_in(j)) continue;
         sum += j->fixed_bytes;
     }
     return sum;
@@ -138,14 +171,14 @@ others_bytes(const zi_view *v, const gandiva *s, bool unmovable_only)
 /* -- slices ---------------------------------------------------------------------------------- */
 
 static const zi_job_view *
-next_owner(const zi_view *v)
+next_owner(const zi_view *v, const gandiva *s)
 {
     const zi_job_view *best = NULL;
     for (size_t i = 0; i < v->n_jobs; i++) {
         const zi_job_view *j = &v->job[i];
-        if (!wants_to_run(j)) continue;
-        if (!best || service(j) < service(best) ||
-            (service(j) == service(best) && j->id < best->id))
+        if (!wants_to_run(v, j)) continue;
+        if (!best || service(s, j) < service(s, best) ||
+            (service(s, j) == service(s, best) && j->id < best->id))
             best = j;
     }
     return best;
@@ -154,7 +187,7 @@ next_owner(const zi_view *v)
 static void
 begin_slice(const zi_view *v, gandiva *s, uint64_t now)
 {
-    const zi_job_view *owner = next_owner(v);
+    const zi_job_view *owner = next_owner(v, s);
     s->n_pack = 0;
     s->trial.on = false;
     if (!owner) return;
@@ -197,37 +230,70 @@ note_verdict(gandiva *s, zi_job_id guest, verdict what)
     }
 }
 
+/* The clock of a trial runs from the guest's first step on: it may have to come in first. */
 static void
-begin_trial(const zi_view *v, gandiva *s, zi_job_id guest, uint64_t now)
+begin_trial(const zi_view *v, gandiva *s, uint64_t now)
 {
-    s->trial = (trial){.on = true, .guest = guest, .begin_ns = now};
+    const zi_job_view *guest = s->trial.on ? find(v, s->trial.guest) : NULL;
+    if (!guest || s->trial.begin_ns || guest->state != ZI_JOB_RUNNING) return;
+    s->trial.begin_ns = now;
     for (size_t i = 0; i < s->n_pack; i++) {
         const zi_job_view *j = find(v, s->pack[i]);
         s->trial.step_at_begin[i] = j ? j->step_no : 0;
     }
 }
 
+/* The lengths of steps alone are known, of all that would run together. */
+static bool
+may_be_tried(const gandiva *s, zi_job_id guest)
+{
+    for (size_t i = 0; i < s->n_pack; i++)
+        if (s->alone_steps[s->pack[i]] < ALONE_STEPS) return false;
+    return s->alone_steps[guest] >= ALONE_STEPS;
+}
+
+static uint64_t
+alone_step_ns(const gandiva *s, zi_job_id id)
+{
+    return s->alone_steps[id] ? s->alone_ns[id] / s->alone_steps[id] : 0;
+}
+
+/* A step that began and ended with nobody else in the pack. */
+static void
+note_alone(const zi_view *v, gandiva *s, const zi_job_view *j)
+{
+    if (s->n_pack != 1 || s->pack[0] != j->id) return;
+    for (size_t i = 0; i < v->n_jobs; i++)
+        if (v->job[i].state == ZI_JOB_RUNNING) return;
+    if (s->alone_steps[j->id] == 64) { /* the older half weighs half */
+        s->alone_ns[j->id] /= 2;
+        s->alone_steps[j->id] /= 2;
+    }
+    s->alone_ns[j->id] += j->last_step_ns;
+    s->alone_steps[j->id]++;
+}
+
 /* Somebody who fits beside the pack, as it is known or hoped to pay. */
 static void
-invite(const zi_view *v, gandiva *s, uint64_t now)
+invite(const zi_view *v, gandiva *s)
 {
     const zi_job_view *best = NULL;
     if (s->n_pack == 0 || s->n_pack >= MAX_PACK || s->n_pack >= v->n_cores || s->trial.on)
         return;
     for (size_t i = 0; i < v->n_jobs; i++) {
         const zi_job_view *j = &v->job[i];
-        if (!wants_to_run(j) || in_pack(s, j->id)) continue;
+        if (!wants_to_run(v, j) || in_pack(s, j->id) || !j->claim_known) continue;
         if (verdict_with_pack(s, j->id) == DOES_NOT) continue;
-        uint64_t needs = s->fixed_bytes[j->id] + j->claim_bytes;
+        if (verdict_with_pack(s, j->id) == UNTRIED && !may_be_tried(s, j->id)) continue;
         uint64_t others = others_bytes(v, s, true);
-        if (!j->can_suspend && is_in(j)) others -= j->fixed_bytes;
-        if (pack_bytes(v, s) + needs + others > v->budget_bytes) continue;
-        if (!best || service(j) < service(best)) best = j;
+        if (!j->can_suspend || !is_in(j)) others -= j->fixed_bytes; /* it counts below */
+        if (pack_bytes(v, s) + job_bytes(v, s, j) + others > v->budget_bytes) continue;
+        if (!best || service(s, j) < service(s, best)) best = j;
     }
     if (!best) return;
     verdict known = verdict_with_pack(s, best->id);
     s->pack[s->n_pack++] = best->id;
-    if (known == UNTRIED) begin_trial(v, s, best->id, now);
+    if (known == UNTRIED) s->trial = (trial){.on = true, .guest = best->id};
 }
 
 /* Progress of the pack since the trial began, in solo steps' time per second. */
@@ -239,18 +305,18 @@ trial_progress(const zi_view *v, const gandiva *s, uint64_t now)
         const zi_job_view *j = find(v, s->pack[i]);
         if (j)
             sum += (double)(j->step_no - s->trial.step_at_begin[i]) *
-                   (double)j->solo_step_ns;
+                   (double)alone_step_ns(s, j->id);
     }
     return sum / (double)(now - s->trial.begin_ns);
 }
 
 static uint64_t
-trial_length(const zi_view *v, const gandiva *s)
+trial_length(const gandiva *s)
 {
     uint64_t ns = TRIAL_NS_LEAST;
     for (size_t i = 0; i < s->n_pack; i++) {
-        const zi_job_view *j = find(v, s->pack[i]);
-        if (j && TRIAL_STEPS * j->solo_step_ns > ns) ns = TRIAL_STEPS * j->solo_step_ns;
+        uint64_t steps_ns = TRIAL_STEPS * alone_step_ns(s, s->pack[i]);
+        if (steps_ns > ns) ns = steps_ns;
     }
     return ns;
 }
@@ -258,7 +324,8 @@ trial_length(const zi_view *v, const gandiva *s)
 static void
 judge_trial(const zi_view *v, gandiva *s, uint64_t now)
 {
-    if (!s->trial.on || now - s->trial.begin_ns < trial_length(v, s)) return;
+    if (!s->trial.on || !s->trial.begin_ns) return;
+    if (now - s->trial.begin_ns < trial_length(s)) return;
     bool pays = trial_progress(v, s, now) >= WORTH_IT;
     note_verdict(s, s->trial.guest, pays ? PAYS : DOES_NOT);
     s->trial.on = false;
@@ -295,23 +362,56 @@ make_room(const zi_view *v, gandiva *s, zi_out *out)
 static void
 bring_in(const zi_view *v, const gandiva *s, zi_out *out)
 {
+    uint64_t left = v->free_bytes;
     for (size_t i = 0; i < v->n_jobs; i++) {
         const zi_job_view *j = &v->job[i];
-        if (j->state != ZI_JOB_SUSPENDED || !in_pack(s, j->id)) continue;
-        if (s->fixed_bytes[j->id] <= v->free_bytes)
-            zi_out_add(out, ZI_ANSWER_RESUME, i, 0, 0);
+        if (j->state != ZI_JOB_SUSPENDED || !in_pack(s, j->id) || j->by_hand) continue;
+        uint64_t keeps = s->fixed_bytes[j->id];
+        keeps -=
+            keeps < j->fixed_bytes ? keeps : j->fixed_bytes; /* private: still there */
+        if (keeps > left) continue;
+        left -= keeps;
+        zi_out_add(out, ZI_ANSWER_RESUME, i, 0, 0);
     }
+}
+
+/* When nobody of the pack has computed, asked or been on its way for a while;
+ * UINT64_MAX: some do. */
+static uint64_t
+pack_idle_at(const zi_view *v, const gandiva *s)
+{
+    uint64_t at = 0;
+    for (size_t i = 0; i < s->n_pack; i++) {
+        const zi_job_view *j = find(v, s->pack[i]);
+        if (!j) continue;
+        if (j->state != ZI_JOB_IDLE || awaited_bytes(v, j) > 0) return UINT64_MAX;
+        uint64_t since = j->began_ns + j->last_step_ns + IDLE_NS;
+        if (since > at) at = since;
+    }
+    return at;
+}
+
+/* A slice begins when the steps of the one before have ended. */
+static bool
+others_run(const zi_view *v, const gandiva *s)
+{
+    for (size_t i = 0; i < v->n_jobs; i++)
+        if (v->job[i].state == ZI_JOB_RUNNING && !in_pack(s, v->job[i].id)) return true;
+    return false;
 }
 
 /* One of the pack goes, the others wait for their turn; the desk asks again for the next. */
 static void
-start_pack(const zi_view *v, const gandiva *s, zi_out *out)
+start_pack(const zi_view *v, const gandiva *s, uint64_t now, zi_out *out)
 {
     size_t go = SIZE_MAX;
+    bool   anybody = now >= pack_idle_at(v, s), busy = !anybody && others_run(v, s);
     for (size_t i = 0; i < v->n_jobs; i++) {
         const zi_job_view *j = &v->job[i];
-        if (j->state != ZI_JOB_ASKING || !wants_to_run(j)) continue;
-        if (go == SIZE_MAX && in_pack(s, j->id) && zi_policy_core_free(v, i))
+        zi_out_add(out, ZI_ANSWER_LANE, i, 0, in_pack(s, j->id) ? 0 : UINT64_MAX);
+        if (j->state != ZI_JOB_ASKING || !wants_to_run(v, j)) continue;
+        if (go == SIZE_MAX && !busy && (anybody || in_pack(s, j->id)) &&
+            zi_policy_core_free(v, i))
             go = i;
         else
             zi_out_add(out, ZI_ANSWER_REASON, i, s->n_pack ? s->pack[0] : ZI_JOB_NONE,
@@ -326,8 +426,31 @@ forget(gandiva *s, zi_job_id id)
 {
     drop_from_pack(s, id);
     s->fixed_bytes[id] = 0;
+    s->alone_ns[id] = s->alone_steps[id] = 0;
     for (size_t i = 0; i < ZI_LEDGER_JOBS_MAX; i++)
         s->verdict[id][i] = s->verdict[i][id] = UNTRIED;
+}
+
+/* Level with the least served of the others. */
+static void
+give_credit(const zi_view *v, gandiva *s, zi_job_id id)
+{
+    bool any = false;
+    s->credit[id] = 0;
+    for (size_t i = 0; i < v->n_jobs; i++) {
+        const zi_job_view *j = &v->job[i];
+        if (j->id == id || !j->has_steps) continue;
+        if (!any || service(s, j) < s->credit[id]) s->credit[id] = service(s, j);
+        any = true;
+    }
+}
+
+static bool
+slice_is_over(const gandiva *s, uint64_t now)
+{
+    if (s->n_pack == 0) return true;
+    if (s->trial.on && s->trial.begin_ns) return false; /* it will be judged soon */
+    return now >= s->slice_end_ns;
 }
 
 static void
@@ -337,18 +460,23 @@ gandiva_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
 
     if (ev->kind == ZI_EVENT_LEAVE || ev->kind == ZI_EVENT_JOIN)
         forget(s, v->job[ev->job].id);
-    if (ev->kind == ZI_EVENT_LEAVE || ev->kind == ZI_EVENT_LEASE_ASK) return;
+    if (ev->kind == ZI_EVENT_LEAVE) return;
+    if (ev->kind == ZI_EVENT_JOIN) give_credit(v, s, v->job[ev->job].id);
+    if (ev->kind == ZI_EVENT_LEASE_ASK && v->job[ev->job].state == ZI_JOB_RUNNING) return;
     if (ev->kind == ZI_EVENT_REGION && ev->delta_bytes > 0) return;
+    if (ev->kind == ZI_EVENT_STEP_END) note_alone(v, s, &v->job[ev->job]);
     remember_sizes(v, s);
+    begin_trial(v, s, ev->now_ns);
     judge_trial(v, s, ev->now_ns);
-    if (s->n_pack == 0 || ev->now_ns >= s->slice_end_ns) begin_slice(v, s, ev->now_ns);
-    invite(v, s, ev->now_ns);
+    if (slice_is_over(s, ev->now_ns)) begin_slice(v, s, ev->now_ns);
+    invite(v, s);
     make_room(v, s, out);
     bring_in(v, s, out);
-    start_pack(v, s, out);
+    start_pack(v, s, ev->now_ns, out);
     uint64_t wake = s->slice_end_ns;
-    if (s->trial.on && s->trial.begin_ns + trial_length(v, s) < wake)
-        wake = s->trial.begin_ns + trial_length(v, s);
+    if (s->trial.on && s->trial.begin_ns) wake = s->trial.begin_ns + trial_length(s);
+    uint64_t idle = pack_idle_at(v, s);
+    if (idle > ev->now_ns && idle < wake) wake = idle;
     if (s->n_pack > 0) zi_out_add(out, ZI_ANSWER_WAKE_AT, 0, 0, wake);
 }
 

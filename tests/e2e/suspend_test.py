@@ -1,0 +1,168 @@
+#!/usr/bin/python3
+"""Suspended by hand: memory gone, bits kept, whoever dies meanwhile.
+
+timeout: 240
+"""
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ZICO = os.path.join(os.environ["ZI_BUILD_DIR"], "zico")
+ENV = {k: v for k, v in os.environ.items() if k != "ZICO_SOCKET"}
+TRAIN = [ZICO, "train", "resnet20:size=16", "--batch", "16", "--threads", "1", "--eval", "0",
+         "--steps", "300", "--json"]
+SUSPENDED = 5  # zi_job_state
+
+
+class Suspended(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="zi-test-")
+        self.dir = self.folder.name
+        os.mkdir(self.path("spill"))
+        self.jobs = []
+        with open(self.path("log"), "w") as log:
+            self.broker = subprocess.Popen([ZICO, "serve", "--socket", self.path("s"),
+                                            "--budget", "256M"], stderr=log, env=ENV)
+        self.until(lambda: os.path.exists(self.path("s")), "no broker")
+
+    def tearDown(self):
+        for job in self.jobs:
+            if job.poll() is None:
+                job.kill()
+            job.communicate()
+        self.broker.terminate()
+        self.broker.wait(timeout=30)
+        self.folder.cleanup()
+
+    def path(self, name):
+        return os.path.join(self.dir, name)
+
+    def until(self, what, why, seconds=60):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            found = what()
+            if found:
+                return found
+            time.sleep(0.02)
+        self.fail(why)
+
+    def start(self, save, env, *more, **how):
+        job = subprocess.Popen([*TRAIN, "--save", self.path(save), *more], env=env, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, **how)
+        self.jobs.append(job)
+        return job
+
+    def shared(self, save, *more, **how):
+        return self.start(save, dict(ENV, ZICO_SOCKET=self.path("s"), TMPDIR=self.path("spill")),
+                          *more, **how)
+
+    def end(self, job):
+        out, err = job.communicate(timeout=200)
+        self.assertEqual(0, job.returncode, err)
+        return json.loads(out.splitlines()[-1])
+
+    def say(self, verb, job):
+        done = subprocess.run([ZICO, verb, job, "--socket", self.path("s")], text=True, env=ENV,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=30)
+        self.assertEqual(0, done.returncode, done.stderr)
+
+    def status(self):
+        done = subprocess.run([ZICO, "status", "--json", "--socket", self.path("s")], text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENV, timeout=30)
+        return json.loads(done.stdout.splitlines()[0]) if done.returncode == 0 else {"jobs": []}
+
+    def job(self, pid):
+        return next((j for j in self.status()["jobs"] if j["pid"] == pid), None)
+
+    def in_state(self, job, state):
+        def look():
+            j = self.job(job.pid)
+            return j if j and j["state"] == state else None
+        return self.until(look, "never in state %d" % state)
+
+    def going(self, job, steps=3):
+        def look():
+            j = self.job(job.pid)
+            return j if j and j["step_no"] >= steps else None
+        return self.until(look, "no step %d" % steps)
+
+    def rss(self, pid):
+        with open("/proc/%d/status" % pid) as f:
+            row = {l.split(":")[0]: l.split()[1] for l in f if l.startswith("Rss")}
+        return int(row["RssShmem"]) * 1024
+
+    def cpu(self, pid):
+        with open("/proc/%d/stat" % pid) as f:
+            row = f.read().rsplit(")", 1)[1].split()
+        return int(row[11]) + int(row[12])
+
+    def log(self):
+        with open(self.path("log")) as f:
+            return f.read()
+
+    def same(self, a, b):
+        with open(self.path(a), "rb") as x, open(self.path(b), "rb") as y:
+            self.assertEqual(x.read(), y.read())
+
+    def test_memory_is_gone_and_bits_are_kept(self):
+        alone = self.end(self.start("alone", ENV))
+        job = self.shared("moved")
+        name = self.going(job)["name"]
+        for _ in range(3):
+            self.say("suspend", name)
+            out = self.in_state(job, SUSPENDED)
+            self.assertEqual(0, self.status()["leased_bytes"])
+            self.assertEqual(0, self.status()["kernel_bytes"])
+            self.assertEqual(0, self.rss(job.pid))
+            self.assertEqual([], os.listdir(self.path("spill")))
+            before = self.cpu(job.pid)
+            time.sleep(0.3)
+            self.assertLessEqual(self.cpu(job.pid) - before, 2)
+            self.say("resume", name)
+            self.going(job, out["step_no"] + 2)
+        moved = self.end(job)
+        self.assertEqual(alone["loss"], moved["loss"])
+        self.same("alone", "moved")
+
+    def test_killed_while_out(self):
+        job = self.shared("killed")
+        self.say("suspend", self.going(job)["name"])
+        self.in_state(job, SUSPENDED)
+        job.kill()
+        job.wait()
+        self.until(lambda: not self.status()["jobs"], "the dead job is still listed")
+        self.assertEqual(0, self.status()["leased_bytes"])
+        self.assertEqual([], os.listdir(self.path("spill")))
+        self.end(self.shared("next"))
+
+    def test_broker_dies_while_a_job_is_out(self):
+        self.end(self.start("alone", ENV))
+        job = self.shared("moved")
+        name = self.going(job)["name"]
+        self.say("suspend", name)
+        self.in_state(job, SUSPENDED)
+        os.kill(self.status()["broker_pid"], signal.SIGKILL)
+        self.end(job)  # called back by the successor, which has room
+        self.same("alone", "moved")
+
+    def test_disk_full(self):
+        def small():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, resource.RLIM_INFINITY))
+        job = self.shared("full", preexec_fn=small, restore_signals=False)
+        name = self.going(job)["name"]
+        self.say("suspend", name)
+        self.until(lambda: "cannot be suspended" in self.log(), "the log does not say so")
+        step = self.job(job.pid)["step_no"]
+        j = self.going(job, step + 2)  # it stays and goes on
+        self.assertIn("cannot be suspended", j["note"])
+
+
+if __name__ == "__main__":
+    unittest.main()
