@@ -226,11 +226,12 @@ slices_by_weight(void **state)
     close_stage(&s);
 }
 
-/* Six jobs, memory for two: all get their share, moved out about once a turn (20 each), and for trials. */
+/* Six jobs, memory for two: all get their share, with about one move a turn. */
 static void
 moves_under_need(void **state)
 {
-    stage s;
+    stage    s;
+    unsigned n_out = 0;
 
     (void)state;
     open_stage(&s, "slice=10", 100);
@@ -242,8 +243,9 @@ moves_under_need(void **state)
     run_for(&s, 1200 * SECOND);
     for (size_t i = 0; i < 6; i++) {
         assert_true(share(&s, i) > 0.14 && share(&s, i) < 0.19);
-        assert_true(s.n_out[i] >= 5 && s.n_out[i] <= 30);
+        n_out += s.n_out[i];
     }
+    assert_true(n_out > 60 && n_out <= 130); /* of 120 turns, and some trials */
     close_stage(&s);
 }
 
