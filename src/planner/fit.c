@@ -32,6 +32,7 @@ zi_planner_fit(const zi_planner_ops *ops, const zi_plan_task *task, uint64_t reg
                uint64_t *ret_least)
 {
     uint64_t goal = task->budget_bytes, least = UINT64_MAX;
+    bool     at_least = false; /* the smallest plan there is was tried */
 
     for (int i = 0; i < TRIES; i++) {
         zi_plan       *p = NULL;
@@ -39,10 +40,15 @@ zi_planner_fit(const zi_planner_ops *ops, const zi_plan_task *task, uint64_t reg
         uint64_t       small = UINT64_MAX;
         zico_status    st =
             solve_and_place(ops, task, goal, region_bytes, align, &p, &stats, &small);
-        if (st == ZICO_E_NOPLAN) { /* as much more as the goal had to be lowered */
-            small += task->budget_bytes - goal;
-            if (small < least) least = small;
-            break;
+        if (st == ZICO_E_NOPLAN) {
+            bool     once_more = !at_least && small > goal && small <= task->budget_bytes;
+            uint64_t need =
+                small + (task->budget_bytes - goal); /* with what placing wastes */
+            if (need < least) least = need;
+            if (!once_more) break;
+            at_least = true;
+            goal = small;
+            continue;
         }
         if (st < 0) return st;
         if (!task->budget_bytes || stats.peak_slot_bytes <= task->budget_bytes) {
@@ -54,7 +60,7 @@ zi_planner_fit(const zi_planner_ops *ops, const zi_plan_task *task, uint64_t reg
         if (stats.peak_slot_bytes < least) least = stats.peak_slot_bytes;
         uint64_t lower =
             stats.peak_slot_bytes - task->budget_bytes + task->budget_bytes / 500;
-        if (lower >= goal) break;
+        if (lower >= goal || at_least) break;
         goal -= lower;
     }
     if (ret_least) *ret_least = least;
