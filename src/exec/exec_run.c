@@ -140,8 +140,6 @@ finish_step(exec_run *r)
     uint64_t       begin = UINT64_MAX, end = 0, busy = 0;
 
     for (uint32_t a = 0; a < n; a++) {
-        if (e->cmds[a].kind == ZI_ACT_WAIT && a > 0) /* it stood before this act */
-            r->stall_ns += r->begin_ns[a] - r->end_ns[a - 1];
         if (e->cmds[a].kind != ZI_ACT_RUN && e->cmds[a].kind != ZI_ACT_REDO) continue;
         const uint64_t ns = r->end_ns[a] - r->begin_ns[a];
         if (r->begin_ns[a] < begin) begin = r->begin_ns[a];
