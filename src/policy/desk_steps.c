@@ -17,6 +17,8 @@
 
 #include "base/check.h"
 
+#define FORESEEN_STEPS 4u /* from then on a step that differs counts as mispredicted */
+
 void
 zi_desk_set_state(zi_desk *d, zi_job_id job)
 {
@@ -245,7 +247,10 @@ learn(zi_desk *d, zi_job_id job, const zi_tide *observed)
     if (j->step_peak_bytes > j->worst_bytes) j->worst_bytes = j->step_peak_bytes;
     if (j->worst_bytes == 0) j->worst_bytes = d->view.region_bytes;
     j->last_peak_bytes = j->step_peak_bytes;
-    if (change != ZI_TIDE_SAME || v->stall_ns > v->last_step_ns / 20) v->n_mispredicted++;
+    /* a job's first steps differ (buffers made on demand): nothing was foreseen yet */
+    if (j->learner->tide.n_seen >= FORESEEN_STEPS &&
+        (change != ZI_TIDE_SAME || v->stall_ns > v->last_step_ns / 20))
+        v->n_mispredicted++;
     v->tide = &j->learner->tide;
     v->repeats = zi_tide_repeats(j->learner) != 0;
 }
