@@ -119,7 +119,7 @@ zi_desk_go(zi_desk *d, zi_job_id job)
 
     for (size_t i = 0; i < d->n_jobs; i++) d->row[d->job[i].id].alone = false;
     j->alone = d->n_in_step == 0;
-    j->adopted = false;
+    j->adopted = j->returning = false;
     j->all_cores = v->cores >= d->n_cores;
     j->step_claim_bytes = zi_desk_claim(d, job);
     j->sunk = false;
@@ -329,6 +329,7 @@ zi_desk_resume(zi_desk *d, zi_job_id job)
 
     if (!j->suspended || zi_desk_reserve(d) < 0) return;
     j->suspended = false;
+    j->returning = true;
     zi_desk_emit(
         d, &(zi_effect){.kind = ZI_EFFECT_RESUME, .job = job, .behind = ZI_JOB_NONE},
         NULL);
