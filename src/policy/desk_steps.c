@@ -231,6 +231,20 @@ scale_to_leases(zi_tide *t, uint64_t leased_peak)
     t->end_bytes = (uint64_t)height;
 }
 
+/* Time alone may stretch as others come and go; what was not foreseen are bytes, and having to
+ * wait for them in mid-step.  A job's first steps differ (buffers made on demand): nothing was
+ * foreseen of them yet. */
+static bool
+went_as_foreseen(const zi_desk *d, const zi_desk_row *j, const zi_job_view *v)
+{
+    const zi_tide *t = &j->learner->tide;
+    if (t->n_seen < FORESEEN_STEPS) return true;
+    if (j->step_peak_bytes >
+        t->peak_bytes + t->peak_bytes / 16 + 2 * d->view.region_bytes)
+        return false;
+    return v->stall_ns <= v->last_step_ns / 20;
+}
+
 /* What the step taught: tide, worst case, whether it went as foreseen. */
 static void
 learn(zi_desk *d, zi_job_id job, const zi_tide *observed)
@@ -240,6 +254,7 @@ learn(zi_desk *d, zi_job_id job, const zi_tide *observed)
     zi_tide      tide = *observed;
 
     scale_to_leases(&tide, j->step_peak_bytes);
+    bool           foreseen = went_as_foreseen(d, j, v);
     zi_tide_change change = zi_tide_learn(j->learner, &tide);
 
     if (change == ZI_TIDE_NEW) /* two steps agree: the worst case is theirs */
@@ -247,10 +262,7 @@ learn(zi_desk *d, zi_job_id job, const zi_tide *observed)
     if (j->step_peak_bytes > j->worst_bytes) j->worst_bytes = j->step_peak_bytes;
     if (j->worst_bytes == 0) j->worst_bytes = d->view.region_bytes;
     j->last_peak_bytes = j->step_peak_bytes;
-    /* a job's first steps differ (buffers made on demand): nothing was foreseen yet */
-    if (j->learner->tide.n_seen >= FORESEEN_STEPS &&
-        (change != ZI_TIDE_SAME || v->stall_ns > v->last_step_ns / 20))
-        v->n_mispredicted++;
+    if (!foreseen) v->n_mispredicted++;
     v->tide = &j->learner->tide;
     v->repeats = zi_tide_repeats(j->learner) != 0;
 }

@@ -16,8 +16,9 @@
  *          wait for it.  While nobody falls behind, throughput decides alone.
  *   RAMP   After its first step alone a job's tide is trusted step by step: at first 1/8 of
  *          its peak is kept free on top, then 1/16, 1/32, none; a misprediction starts over.
- *   MISPREDICTION  costs two points, a step as foreseen gains one back.  From 6 points on a job
- *          takes turns (nobody beside it) until it is down to 2.  A job whose steps do not
+ *   MISPREDICTION  (more bytes than foreseen, or a wait for bytes in mid-step) costs two points, a
+ *          step as foreseen gains one back.  From 6 points on a job takes turns (nobody beside
+ *          it whose claim does not fit, too) until it is down to 2.  A job whose steps do not
  *          repeat reserves its claim for the whole step instead.
  * WE DROP  The wait quantum (the sweep computes the delay), pairs (all jobs share one
  *          budget), the offline search for in-flight limits (the client's matter).
@@ -284,12 +285,28 @@ say(const choice *c, zi_out *out, size_t i, zi_reason why)
                behind == SIZE_MAX ? ZI_JOB_NONE : c->v->job[behind].id, why);
 }
 
+/* Do the claims of all that run and of the starter fit together?  Then no tide matters. */
+static bool
+claims_fit(const choice *c, size_t starter)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < c->v->n_jobs; i++) {
+        const zi_job_view *j = &c->v->job[i];
+        uint64_t           step = j->step_bytes;
+        if ((i == starter || j->state == ZI_JOB_RUNNING) && j->claim_bytes > step)
+            step = j->claim_bytes;
+        sum += j->fixed_bytes + step;
+    }
+    return sum <= c->v->budget_bytes;
+}
+
 /* Is there a core for it, and does nobody have to be alone? */
 static bool
 may_run_beside(const choice *c, size_t i)
 {
     if (!zi_policy_core_free(c->v, i)) return false;
-    return c->n_running == 0 || (!c->turns && !c->z->job[c->v->job[i].id].takes_turns);
+    if (c->n_running == 0 || claims_fit(c, i)) return true;
+    return !c->turns && !c->z->job[c->v->job[i].id].takes_turns;
 }
 
 /* Of the candidates that fit now: the one farthest behind among those whose worst victim
