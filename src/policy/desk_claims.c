@@ -129,17 +129,19 @@ zi_desk_note_astray(zi_desk *d, const zi_request *req)
         j->sink_from_step = d->job[j->at].step_no + SINK_PAUSE;
 }
 
-static bool
-looks_hung(const zi_desk *d, const zi_desk_row *j, const zi_job_view *v)
+uint64_t
+zi_desk_hang_due(const zi_desk *d, zi_job_id job)
 {
+    const zi_desk_row *j = &d->row[job];
+    const zi_job_view *v = &d->job[j->at];
     uint64_t last = v->last_region_ns > v->began_ns ? v->last_region_ns : v->began_ns;
     uint64_t usual =
         v->last_step_ns > v->solo_step_ns ? v->last_step_ns : v->solo_step_ns;
-    uint64_t quiet = minus(d->now_ns, last);
+    uint64_t patience = usual * ZI_DESK_HANG_STEPS;
 
-    if (!j->in_step || quiet <= ZI_DESK_HANG_NS) return false;
-    if (j->n_waits) return false; /* it is we who keep it */
-    return usual > 0 && quiet / ZI_DESK_HANG_STEPS > usual && j->raise_seq == 0;
+    if (!j->in_step || usual == 0) return ZI_NEVER;
+    if (j->n_waits || j->raise_seq) return ZI_NEVER; /* it is we who keep it */
+    return last + (patience > ZI_DESK_HANG_NS ? patience : ZI_DESK_HANG_NS);
 }
 
 /* From the ledger into one view. */
@@ -174,7 +176,7 @@ note_remarkable(zi_desk *d, const zi_job_view *v)
                   v->asked_ns < zi_desk_view_of(d, d->learner_asking)->asked_ns))
             d->learner_asking = v->id;
     }
-    if (looks_hung(d, j, v)) d->hung = v->id;
+    if (zi_desk_hang_due(d, v->id) < d->now_ns) d->hung = v->id;
     if (j->in_step && (d->biggest == ZI_JOB_NONE ||
                        v->step_bytes > zi_desk_view_of(d, d->biggest)->step_bytes))
         d->biggest = v->id;

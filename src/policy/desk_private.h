@@ -54,8 +54,7 @@ typedef struct zi_desk_row {
     uint64_t sink_from_step; /* not before: it once wanted more than a sunk claim */
 
     bool          paused, suspend_wanted, leaving, suspended, by_ladder;
-    bool          adopted;   /* after a restart, until its next step begins */
-    bool          returning; /* after a suspension, until its next step begins */
+    bool          adopted; /* after a restart, until its next step begins */
     bool          limits_wait;
     zi_job_limits limits_next;
 
@@ -69,8 +68,10 @@ typedef struct zi_desk_row {
     unsigned     n_waits;       /* slots of `wait` in use */
     uint64_t     wait_since_ns; /* ZI_NEVER: does not wait */
     uint64_t     waited_ns;
-    uint64_t     exchanged_bytes;
-    int64_t      lane;
+    uint32_t n_unlearnt; /* steps in a row that we stalled and therefore did not learn */
+    uint64_t step_waited_ns; /* waited_ns when the step began */
+    uint64_t exchanged_bytes;
+    int64_t  lane;
 } zi_desk_row;
 
 typedef struct zi_desk_stored { /* an effect whose runs lie in d->runs */
@@ -127,7 +128,6 @@ struct zi_desk {
     zi_banker_entry table_all_entry[ZI_LEDGER_JOBS_MAX];
 
     uint64_t policy_wake_ns, told_wake_ns;
-    uint64_t unable_ns; /* since when nobody can do anything; 0: somebody can */
 };
 
 static inline zi_job_view *
@@ -160,6 +160,8 @@ uint64_t zi_desk_need(const zi_desk *d, const zi_desk_row *j);
 uint64_t zi_desk_hard_need(const zi_desk *d, const zi_desk_row *j);
 /* What the job could hold in a step if all other steps ended. */
 uint64_t zi_desk_room(const zi_desk *d, zi_job_id job);
+/* When a job that goes on saying nothing counts as hanging; ZI_NEVER: not as it is. */
+uint64_t zi_desk_hang_due(const zi_desk *d, zi_job_id job);
 uint64_t zi_desk_claim(zi_desk *d, zi_job_id job);
 /* Past its high tide a job needs less than its claim: the banker is told. */
 void zi_desk_sink_claim(zi_desk *d, zi_job_id job);

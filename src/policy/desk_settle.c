@@ -203,10 +203,28 @@ sooner(uint64_t *wake, uint64_t at, uint64_t now)
     if (at > now && at < *wake) *wake = at;
 }
 
+/* Who waits must be told that somebody hangs, and those that fit must go on. */
+static void
+look_for_hangs(const zi_desk *d, uint64_t *wake)
+{
+    bool somebody_waits = false;
+
+    for (size_t i = 0; i < d->n_jobs; i++) {
+        const zi_desk_row *j = &d->row[d->job[i].id];
+        somebody_waits |= j->asked || j->n_waits;
+    }
+    for (size_t i = 0; i < d->n_jobs && somebody_waits; i++) {
+        uint64_t due = zi_desk_hang_due(d, d->job[i].id);
+        if (due != ZI_NEVER) sooner(wake, due + 1, d->now_ns);
+    }
+}
+
 static void
 set_timer(zi_desk *d)
 {
     uint64_t wake = d->policy_wake_ns;
+
+    look_for_hangs(d, &wake);
 
     for (size_t place = 0; place < zi_ledger_n_requests(d->ledger); place++) {
         const zi_request *req = zi_ledger_request(d->ledger, place);
@@ -251,9 +269,12 @@ zi_desk_settle(zi_desk *d)
 zico_status
 zi_desk_tick(zi_desk *d, uint64_t now_ns)
 {
+    zi_job_id hung = d->hung;
+
     d->now_ns = now_ns;
-    if (d->policy_wake_ns <= now_ns) {
-        d->policy_wake_ns = ZI_NEVER;
+    zi_desk_refresh(d);
+    if (d->policy_wake_ns <= now_ns || d->hung != hung) {
+        if (d->policy_wake_ns <= now_ns) d->policy_wake_ns = ZI_NEVER;
         zi_desk_post(d, ZI_EVENT_TIMER, ZI_JOB_NONE, 0, 0);
     }
     zi_desk_settle(d);

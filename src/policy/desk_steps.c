@@ -17,8 +17,6 @@
 
 #include "base/check.h"
 
-#define FORESEEN_STEPS 4u /* from then on a step that differs counts as mispredicted */
-
 void
 zi_desk_set_state(zi_desk *d, zi_job_id job)
 {
@@ -119,7 +117,7 @@ zi_desk_go(zi_desk *d, zi_job_id job)
 
     for (size_t i = 0; i < d->n_jobs; i++) d->row[d->job[i].id].alone = false;
     j->alone = d->n_in_step == 0;
-    j->adopted = j->returning = false;
+    j->adopted = false;
     j->all_cores = v->cores >= d->n_cores;
     j->step_claim_bytes = zi_desk_claim(d, job);
     j->sunk = false;
@@ -135,6 +133,7 @@ zi_desk_go(zi_desk *d, zi_job_id job)
     if (v->step_bytes) zi_tide_recorder_add(j->rec, d->now_ns, (int64_t)v->step_bytes);
     zi_desk_set_state(d, job);
     zi_desk_note_wait(d, job);
+    j->step_waited_ns = j->waited_ns;
     zi_desk_emit(d,
                  &(zi_effect){.kind = ZI_EFFECT_GO,
                               .job = job,
@@ -231,19 +230,7 @@ scale_to_leases(zi_tide *t, uint64_t leased_peak)
     t->end_bytes = (uint64_t)height;
 }
 
-/* Time alone may stretch as others come and go; what was not foreseen are bytes, and having to
- * wait for them in mid-step.  A job's first steps differ (buffers made on demand): nothing was
- * foreseen of them yet. */
-static bool
-went_as_foreseen(const zi_desk *d, const zi_desk_row *j, const zi_job_view *v)
-{
-    const zi_tide *t = &j->learner->tide;
-    if (t->n_seen < FORESEEN_STEPS) return true;
-    if (j->step_peak_bytes >
-        t->peak_bytes + t->peak_bytes / 16 + 2 * d->view.region_bytes)
-        return false;
-    return v->stall_ns <= v->last_step_ns / 20;
-}
+#define UNLEARNT_MAX 4u
 
 /* What the step taught: tide, worst case, whether it went as foreseen. */
 static void
@@ -252,17 +239,23 @@ learn(zi_desk *d, zi_job_id job, const zi_tide *observed)
     zi_desk_row *j = &d->row[job];
     zi_job_view *v = zi_desk_view_of(d, job);
     zi_tide      tide = *observed;
+    bool         stalled = v->stall_ns > v->last_step_ns / 20;
 
     scale_to_leases(&tide, j->step_peak_bytes);
-    bool           foreseen = went_as_foreseen(d, j, v);
-    zi_tide_change change = zi_tide_learn(j->learner, &tide);
+    zi_tide_change change = ZI_TIDE_OUTLIER;
+    if (stalled && j->learner->tide.n_points && j->n_unlearnt < UNLEARNT_MAX) {
+        j->n_unlearnt++; /* its shape is our doing */
+    } else {
+        j->n_unlearnt = 0;
+        change = zi_tide_learn(j->learner, &tide);
+    }
 
     if (change == ZI_TIDE_NEW) /* two steps agree: the worst case is theirs */
         j->worst_bytes = j->last_peak_bytes;
     if (j->step_peak_bytes > j->worst_bytes) j->worst_bytes = j->step_peak_bytes;
     if (j->worst_bytes == 0) j->worst_bytes = d->view.region_bytes;
     j->last_peak_bytes = j->step_peak_bytes;
-    if (!foreseen) v->n_mispredicted++;
+    if (change != ZI_TIDE_SAME || stalled) v->n_mispredicted++;
     v->tide = &j->learner->tide;
     v->repeats = zi_tide_repeats(j->learner) != 0;
 }
@@ -295,7 +288,9 @@ zi_desk_step_end(zi_desk *d, zi_job_id job, uint64_t step_no, const zi_tide *obs
     if (!j->in_step) return ZICO_E_STATE;
     if (observed && zi_tide_verify(observed) < 0) return ZICO_E_ARG;
     zi_desk_refresh(d);
-    v->stall_ns = stall_ns;
+    /* a job cannot tell a wait for memory from a slow answer; we know what we kept waiting */
+    uint64_t queued_ns = j->waited_ns - j->step_waited_ns;
+    v->stall_ns = stall_ns < queued_ns ? stall_ns : queued_ns;
     note_length(d, j, v, busy_ns);
     zi_tide_recorder_end(j->rec, now_ns, &own);
     learn(d, job, observed && observed->n_points > 0 ? observed : &own);
@@ -341,7 +336,6 @@ zi_desk_resume(zi_desk *d, zi_job_id job)
 
     if (!j->suspended || zi_desk_reserve(d) < 0) return;
     j->suspended = false;
-    j->returning = true;
     zi_desk_emit(
         d, &(zi_effect){.kind = ZI_EFFECT_RESUME, .job = job, .behind = ZI_JOB_NONE},
         NULL);

@@ -16,9 +16,8 @@
  *          wait for it.  While nobody falls behind, throughput decides alone.
  *   RAMP   After its first step alone a job's tide is trusted step by step: at first 1/8 of
  *          its peak is kept free on top, then 1/16, 1/32, none; a misprediction starts over.
- *   MISPREDICTION  (more bytes than foreseen, or a wait for bytes in mid-step) costs two points, a
- *          step as foreseen gains one back.  From 6 points on a job takes turns (nobody beside
- *          it whose claim does not fit, too) until it is down to 2.  A job whose steps do not
+ *   MISPREDICTION  costs two points, a step as foreseen gains one back.  From 6 points on a job
+ *          takes turns (nobody beside it) until it is down to 2.  A job whose steps do not
  *          repeat reserves its claim for the whole step instead.
  * WE DROP  The wait quantum (the sweep computes the delay), pairs (all jobs share one
  *          budget), the offline search for in-flight limits (the client's matter).
@@ -285,17 +284,24 @@ say(const choice *c, zi_out *out, size_t i, zi_reason why)
                behind == SIZE_MAX ? ZI_JOB_NONE : c->v->job[behind].id, why);
 }
 
-/* Do the claims of all that run and of the starter fit together?  Then no tide matters. */
+/* The most that a job was ever seen to hold: claims have a twentieth on top. */
+static uint64_t
+worst_of(const zi_job_view *j)
+{
+    uint64_t worst =
+        j->claim_known ? j->claim_bytes - j->claim_bytes / 21 : j->claim_bytes;
+    return worst > j->step_bytes ? worst : j->step_bytes;
+}
+
+/* Could it and all that run reach their peaks at the same time?  Then no prediction matters. */
 static bool
-claims_fit(const choice *c, size_t starter)
+peaks_fit(const choice *c, size_t i)
 {
     uint64_t sum = 0;
-    for (size_t i = 0; i < c->v->n_jobs; i++) {
-        const zi_job_view *j = &c->v->job[i];
-        uint64_t           step = j->step_bytes;
-        if ((i == starter || j->state == ZI_JOB_RUNNING) && j->claim_bytes > step)
-            step = j->claim_bytes;
-        sum += j->fixed_bytes + step;
+    for (size_t k = 0; k < c->v->n_jobs; k++) {
+        const zi_job_view *j = &c->v->job[k];
+        bool               runs = k == i || j->state == ZI_JOB_RUNNING;
+        sum += j->fixed_bytes + (runs ? worst_of(j) : j->step_bytes);
     }
     return sum <= c->v->budget_bytes;
 }
@@ -305,8 +311,8 @@ static bool
 may_run_beside(const choice *c, size_t i)
 {
     if (!zi_policy_core_free(c->v, i)) return false;
-    if (c->n_running == 0 || claims_fit(c, i)) return true;
-    return !c->turns && !c->z->job[c->v->job[i].id].takes_turns;
+    return c->n_running == 0 || peaks_fit(c, i) ||
+           (!c->turns && !c->z->job[c->v->job[i].id].takes_turns);
 }
 
 /* Of the candidates that fit now: the one farthest behind among those whose worst victim
@@ -325,7 +331,8 @@ choose(const choice *c, zi_out *out)
         uint64_t delay;
         if (!may_run_beside(c, candidate[k])) {
             say(c, out, candidate[k], ZI_REASON_TURN);
-        } else if ((delay = delay_from(c, candidate[k], SIZE_MAX, 0)) > 0) {
+        } else if (!peaks_fit(c, candidate[k]) &&
+                   (delay = delay_from(c, candidate[k], SIZE_MAX, 0)) > 0) {
             say(c, out, candidate[k], ZI_REASON_TIDE);
             if (delay < best.wake_ns) best.wake_ns = delay;
         } else {
@@ -378,13 +385,27 @@ count_soon(const choice *c, size_t starter)
     return n;
 }
 
+#define OVERDUE 4.0 /* times its solo step: nobody can tell when it will end */
+
+static bool
+somebody_on_time(const choice *c)
+{
+    for (size_t i = 0; i < c->v->n_jobs; i++) {
+        const zi_job_view *j = &c->v->job[i];
+        if (j->state == ZI_JOB_RUNNING &&
+            (double)(c->now_ns - j->began_ns) < OVERDUE * solo_ns(j))
+            return true;
+    }
+    return false;
+}
+
 /* Would starting it leave somebody further behind than it is itself, and than waiting would? */
 static bool
 is_unfair(const choice *c, const pick *p)
 {
     double own = lag_of(c, p->job);
 
-    if (c->n_running + c->n_about == 0) return false; /* somebody must go */
+    if (c->n_about == 0 && !somebody_on_time(c)) return false; /* somebody must go */
     return p->cost > TOLERANCE * c->longest + (own > 0 ? own : 0) &&
            p->cost > cost_of_waiting(c);
 }
