@@ -123,8 +123,9 @@ set_threads(const char *asked)
     zi_core_mode mode = ZI_CORES_FOLLOW;
     uint32_t     n = 0;
 
+    if (asked && !strcmp(asked, "fixed")) asked = "fixed:1"; /* as in job files */
     if (asked && zi_hook_parse_cores(asked, &mode, &n) < 0)
-        return complain("--cores %s: want follow, own or fixed:N%s", asked, "");
+        return complain("--cores %s: want follow, own, fixed or fixed:N%s", asked, "");
     if (!asked && own && strtoul(own, &end, 10) > 0) {
         snprintf(text, sizeof text, "fixed:%lu", strtoul(own, &end, 10));
         put(ZI_ENV_CORES, text);
@@ -285,7 +286,7 @@ static const char usage[] =
     "  --min SIZE       guaranteed memory          --max SIZE    never more\n"
     "  --claim SIZE     most memory in one step (default: learnt)\n"
     "  --weight N       share relative to others (default: 1)\n"
-    "  --cores WHAT     follow (default), own, or fixed:N\n"
+    "  --cores WHAT     follow (default), own, fixed (1) or fixed:N\n"
     "  --max-wait TIME  a longer wait becomes an out-of-memory error: 30s, 5m\n"
     "  --hook-min SIZE  blocks of this size and more are zico's (default: 256K)\n"
     "  --svg FILE       with --observe: the picture as a file\n";

@@ -295,6 +295,8 @@ fill_job(const run *r, unsigned i, zi_run_job *ret)
                         .solo_step_ns = k->seen.solo_ns,
                         .exchanged_bytes = k->seen.exchanged_bytes,
                         .loss = NAN};
+    if (m->exit_code == 0 && !m->stopped && k->seen.steps_total)
+        ret->steps = k->seen.steps_total; /* the last ones came after the last picture */
     if (k->ever && k->seen.loss_micro != INT64_MIN)
         ret->loss = (double)k->seen.loss_micro / 1e6;
     snprintf(ret->name, sizeof ret->name, "%s", e->name);

@@ -119,7 +119,8 @@ on_suspend(void *user, uint64_t *ret_out_bytes)
     return st;
 }
 
-/* Refused because nobody could give memory back at that time: later somebody may. */
+/* Two that come back at the same time may stand in each other's way: what was refused is
+ * given back and tried again. */
 #define RESUME_TRIES    120
 #define RESUME_PAUSE_NS 500000000ull
 
