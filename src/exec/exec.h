@@ -49,7 +49,7 @@ typedef struct zi_exec_options {
 } zi_exec_options;
 
 /* Prepare.  `diag` (may be NULL) says what is wrong with which node. ZICO_E_BUDGET: a slot
- * can never be leased; zi_exec_needs tells how much is needed. */
+ * can never be leased; zi_exec_cost tells how much is needed. */
 ZICO_NODISCARD zico_status zi_exec_new(const zi_exec_options *opt, zi_graph_diag *diag,
                                        zi_exec **ret_exec);
 void                       zi_exec_free(zi_exec *e); /* drains first; NULL is fine */

@@ -3,6 +3,9 @@
  * Without a session the slots are packed into one mapping: slots that are never open at the
  * same time may share addresses (largest first, each at the lowest address that is free for
  * as long as it is open).
+ *
+ * In a session all fixed slots lie in one lease, so that a job has either all that it keeps or
+ * nothing: two that come in at the same time cannot each wait for what the other has got.
  */
 #include "exec/exec_private.h"
 
@@ -122,17 +125,66 @@ open_private(zi_exec *e)
 
 /* -- in a session --------------------------------------------------------------------------- */
 
-zico_status
-exec_lease_slot(zi_exec *e, uint32_t s)
+static uint64_t
+lease_wait(const zi_exec *e)
+{
+    return e->opt.lease_wait_ns ? e->opt.lease_wait_ns : UINT64_MAX;
+}
+
+static zico_status
+lease_slot(zi_exec *e, uint32_t s)
 {
     const zi_slot *w = &e->plan->slots[s];
 
-    ZI_TRY(zi_session_lease(e->session, w->fixed ? ZICO_CLASS_FIXED : ZICO_CLASS_STEP,
-                            w->size_bytes, 0,
-                            e->opt.lease_wait_ns ? e->opt.lease_wait_ns : UINT64_MAX,
+    ZI_TRY(zi_session_lease(e->session, ZICO_CLASS_STEP, w->size_bytes, 0, lease_wait(e),
                             &e->leases[s]));
     zi_assert(e->leases[s]->size_bytes >= w->size_bytes);
     return ZICO_OK;
+}
+
+/* Whole pages each, so that they can go to a file and back past the page cache. */
+static uint64_t
+paged(uint64_t bytes)
+{
+    return (bytes + ZI_TIER_ALIGN - 1) / ZI_TIER_ALIGN * ZI_TIER_ALIGN;
+}
+
+static void
+bind_fixed(zi_exec *e)
+{
+    uint64_t at = 0;
+
+    for (uint32_t s = 0; s < e->plan->n_slots; s++) {
+        if (!e->plan->slots[s].fixed) continue;
+        for (uint32_t r = 0; r < e->n_runs; r++)
+            e->runs[r].base[s] = (char *)e->fixed->base + at;
+        at += paged(e->plan->slots[s].size_bytes);
+    }
+    for (uint32_t f = 0; f < e->n_feeds; f++) /* entries 1 .. have memory of their own */
+        e->runs[0].base[e->plan->n_slots + f] = exec_at(&e->runs[0], e->feeds[f].home);
+}
+
+zico_status
+exec_fixed_open(zi_exec *e)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t s = 0; s < e->plan->n_slots; s++)
+        if (e->plan->slots[s].fixed) sum += paged(e->plan->slots[s].size_bytes);
+    e->fixed_bytes = sum;
+    if (sum == 0) return ZICO_OK;
+    ZI_TRY(
+        zi_session_lease(e->session, ZICO_CLASS_FIXED, sum, 0, lease_wait(e), &e->fixed));
+    zi_assert(e->fixed->size_bytes >= sum);
+    bind_fixed(e);
+    return ZICO_OK;
+}
+
+void
+exec_fixed_close(zi_exec *e)
+{
+    if (e->fixed) zi_session_give_back(e->session, e->fixed, NULL);
+    e->fixed = NULL;
 }
 
 static zico_status
@@ -145,11 +197,9 @@ open_leases(zi_exec *e)
     if (!e->leases || !e->slot_fence) return ZICO_E_NOMEM;
     for (uint32_t s = 0; s < n; s++) {
         ZI_TRY(e->dev->ops->fence_new(e->dev, &e->slot_fence[s]));
-        if (!e->plan->slots[s].fixed) continue;
-        ZI_TRY(exec_lease_slot(e, s));
-        memset(e->leases[s]->base, 0, e->plan->slots[s].size_bytes);
-        for (uint32_t r = 0; r < e->n_runs; r++) e->runs[r].base[s] = e->leases[s]->base;
     }
+    ZI_TRY(exec_fixed_open(e));
+    if (e->fixed) memset(e->fixed->base, 0, e->fixed_bytes);
     for (uint32_t i = 0; i < EXEC_LEAD; i++)
         ZI_TRY(e->dev->ops->fence_new(e->dev, &e->lead[i]));
     return ZICO_OK;
@@ -161,7 +211,7 @@ exec_slots_open(zi_exec *e, exec_run *r, const exec_piece *p)
     if (!e->session) return ZICO_OK;
     for (uint32_t i = 0; i < p->n_open; i++) {
         const uint32_t s = e->open_at[p->first_open + i];
-        ZI_TRY(exec_lease_slot(e, s));
+        ZI_TRY(lease_slot(e, s));
         r->base[s] = e->leases[s]->base;
     }
     return ZICO_OK;
@@ -179,16 +229,6 @@ exec_slots_close(zi_exec *e, const exec_piece *p)
         zi_session_give_back(e->session, e->leases[s], f);
         e->leases[s] = NULL; /* r->base[s] stays: queued work still looks there */
     }
-}
-
-void
-exec_bind_fixed(zi_exec *e)
-{
-    for (uint32_t r = 0; r < e->n_runs; r++)
-        for (uint32_t s = 0; s < e->plan->n_slots; s++)
-            if (e->plan->slots[s].fixed) e->runs[r].base[s] = e->leases[s]->base;
-    for (uint32_t f = 0; f < e->n_feeds; f++) /* entries 1 .. have memory of their own */
-        e->runs[0].base[e->plan->n_slots + f] = exec_at(&e->runs[0], e->feeds[f].home);
 }
 
 /* -- fed tensors ----------------------------------------------------------------------------- */
@@ -232,6 +272,7 @@ void
 exec_memory_close(zi_exec *e)
 {
     if (e->memory) e->os->unmap(e->os, e->memory, e->memory_bytes);
+    exec_fixed_close(e);
     for (uint32_t s = 0; e->plan && s < e->plan->n_slots; s++) {
         if (e->leases && e->leases[s])
             zi_session_give_back(e->session, e->leases[s], NULL);

@@ -104,6 +104,8 @@ struct zi_exec {
     uint64_t   memory_bytes;
     bool       fresh;  /* nobody has written to it: all zero */
     zi_lease **leases; /* [n_slots] in a session */
+    zi_lease  *fixed;  /* in a session: all fixed slots; NULL: none, or out */
+    uint64_t   fixed_bytes;
     zi_fence **slot_fence;
     zi_fence **copy_fence; /* [n_tensors], where the plan swaps; else NULL */
     zi_fence  *made;       /* a point of the compute stream that a copy waits for */
@@ -136,8 +138,8 @@ zico_status exec_memory_open(zi_exec *e);
 void        exec_memory_close(zi_exec *e);
 zico_status exec_slots_open(zi_exec *e, exec_run *r, const exec_piece *p);
 void        exec_slots_close(zi_exec *e, const exec_piece *p);
-zico_status exec_lease_slot(zi_exec *e, uint32_t s);
-void        exec_bind_fixed(zi_exec *e); /* fixed slots and feeds lie in their leases */
+zico_status exec_fixed_open(zi_exec *e); /* one lease for all fixed slots */
+void        exec_fixed_close(zi_exec *e);
 char       *exec_at(const exec_run *r, exec_ref ref);
 
 /* exec_compile.c */

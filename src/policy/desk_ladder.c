@@ -210,8 +210,12 @@ zi_desk_climb(zi_desk *d)
     if (d->hold) return false;
     if (climb_for_stuck(d)) return true;
     const zi_request *req = youngest(d, false);
-    if (req && !somebody_is_able(d) && !suspend_one(d, req->job) &&
-        is_overdue(d, req->arrived_ns)) {
+    if (!req || somebody_is_able(d))
+        d->unable_ns = 0; /* a moment's wait of all others is not the end */
+    else if (d->unable_ns == 0)
+        d->unable_ns = d->now_ns | 1;
+    if (d->unable_ns && !suspend_one(d, req->job) && is_overdue(d, req->arrived_ns) &&
+        is_overdue(d, d->unable_ns)) {
         refuse_request(d, req);
         return true;
     }
@@ -227,7 +231,9 @@ zi_desk_ladder_wake(zi_desk *d)
 
     for (int i = 0; i < 2; i++) {
         if (!req[i] || (i == 1 && somebody_is_able(d))) continue;
-        uint64_t due = req[i]->arrived_ns + ZI_DESK_PATIENCE_NS;
+        uint64_t since = req[i]->arrived_ns;
+        if (i == 1 && d->unable_ns > since) since = d->unable_ns;
+        uint64_t due = since + ZI_DESK_PATIENCE_NS;
         if (due > d->now_ns && due < wake) wake = due;
     }
     if (raiser != ZI_JOB_NONE) {

@@ -54,7 +54,8 @@ typedef struct zi_desk_row {
     uint64_t sink_from_step; /* not before: it once wanted more than a sunk claim */
 
     bool          paused, suspend_wanted, leaving, suspended, by_ladder;
-    bool          adopted; /* after a restart, until its next step begins */
+    bool          adopted;   /* after a restart, until its next step begins */
+    bool          returning; /* after a suspension, until its next step begins */
     bool          limits_wait;
     zi_job_limits limits_next;
 
@@ -128,6 +129,7 @@ struct zi_desk {
     zi_banker_entry table_all_entry[ZI_LEDGER_JOBS_MAX];
 
     uint64_t policy_wake_ns, told_wake_ns;
+    uint64_t unable_ns; /* since when nobody can do anything; 0: somebody can */
 };
 
 static inline zi_job_view *

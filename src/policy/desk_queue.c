@@ -346,9 +346,13 @@ can_never_fit(zi_desk *d, const zi_request *req, uint64_t size_bytes)
                                   : d->target_bytes;
 
     if (req->ahead) return false;
-    if (j->in_step && req->hold == ZI_HOLD_STEP)
-        return v->fixed_bytes + v->step_bytes + size_bytes > most;
-    return v->fixed_bytes + size_bytes + zi_desk_hard_need(d, j) > most;
+    if (j->in_step && req->hold == ZI_HOLD_STEP) {
+        /* a native job issues ahead of its kernels: its own returns are on their way */
+        uint64_t stays = v->native ? 0 : v->step_bytes;
+        return v->fixed_bytes + stays + size_bytes > most;
+    }
+    uint64_t need = j->returning ? 0 : zi_desk_hard_need(d, j); /* it has fitted before */
+    return v->fixed_bytes + size_bytes + need > most;
 }
 
 /* Less is welcome: what is taken ahead is never more than could be had at all. */

@@ -17,6 +17,8 @@
 
 #include "base/check.h"
 
+#define FORESEEN_STEPS 4u /* from then on a step that differs counts as mispredicted */
+
 void
 zi_desk_set_state(zi_desk *d, zi_job_id job)
 {
@@ -117,7 +119,7 @@ zi_desk_go(zi_desk *d, zi_job_id job)
 
     for (size_t i = 0; i < d->n_jobs; i++) d->row[d->job[i].id].alone = false;
     j->alone = d->n_in_step == 0;
-    j->adopted = false;
+    j->adopted = j->returning = false;
     j->all_cores = v->cores >= d->n_cores;
     j->step_claim_bytes = zi_desk_claim(d, job);
     j->sunk = false;
@@ -230,6 +232,20 @@ scale_to_leases(zi_tide *t, uint64_t leased_peak)
     t->end_bytes = (uint64_t)height;
 }
 
+/* Time alone may stretch as others come and go; what was not foreseen are bytes, and having to
+ * wait for them in mid-step.  A job's first steps differ (buffers made on demand): nothing was
+ * foreseen of them yet. */
+static bool
+went_as_foreseen(const zi_desk *d, const zi_desk_row *j, const zi_job_view *v)
+{
+    const zi_tide *t = &j->learner->tide;
+    if (t->n_seen < FORESEEN_STEPS) return true;
+    if (j->step_peak_bytes >
+        t->peak_bytes + t->peak_bytes / 16 + 2 * d->view.region_bytes)
+        return false;
+    return v->stall_ns <= v->last_step_ns / 20;
+}
+
 #define UNLEARNT_MAX 4u
 
 /* What the step taught: tide, worst case, whether it went as foreseen. */
@@ -242,6 +258,7 @@ learn(zi_desk *d, zi_job_id job, const zi_tide *observed)
     bool         stalled = v->stall_ns > v->last_step_ns / 20;
 
     scale_to_leases(&tide, j->step_peak_bytes);
+    bool           foreseen = went_as_foreseen(d, j, v);
     zi_tide_change change = ZI_TIDE_OUTLIER;
     if (stalled && j->learner->tide.n_points && j->n_unlearnt < UNLEARNT_MAX) {
         j->n_unlearnt++; /* its shape is our doing */
@@ -255,7 +272,7 @@ learn(zi_desk *d, zi_job_id job, const zi_tide *observed)
     if (j->step_peak_bytes > j->worst_bytes) j->worst_bytes = j->step_peak_bytes;
     if (j->worst_bytes == 0) j->worst_bytes = d->view.region_bytes;
     j->last_peak_bytes = j->step_peak_bytes;
-    if (change != ZI_TIDE_SAME || stalled) v->n_mispredicted++;
+    if (!foreseen) v->n_mispredicted++;
     v->tide = &j->learner->tide;
     v->repeats = zi_tide_repeats(j->learner) != 0;
 }
@@ -336,6 +353,7 @@ zi_desk_resume(zi_desk *d, zi_job_id job)
 
     if (!j->suspended || zi_desk_reserve(d) < 0) return;
     j->suspended = false;
+    j->returning = true;
     zi_desk_emit(
         d, &(zi_effect){.kind = ZI_EFFECT_RESUME, .job = job, .behind = ZI_JOB_NONE},
         NULL);

@@ -31,7 +31,8 @@
 #define ALONE_STEPS      3 /* before a job can be judged in a trial    */
 #define WORTH_IT         1.03
 #define MAX_PACK         16
-#define IDLE_NS          200000000ull /* without asking, before others may go */
+#define COME_IN_NS       30000000000ull /* at most, before the slice passes on */
+#define IDLE_NS          200000000ull   /* without asking, before others may go */
 
 typedef enum verdict { UNTRIED, PAYS, DOES_NOT } verdict;
 
@@ -44,6 +45,7 @@ typedef struct trial {
 
 typedef struct gandiva {
     uint64_t  slice_ns, slice_end_ns;
+    bool      begun;  /* the owner has come in and started; the slice counts from then */
     size_t    n_pack; /* pack[0] owns the slice */
     zi_job_id pack[MAX_PACK];
     trial     trial;
@@ -184,6 +186,12 @@ next_owner(const zi_view *v, const gandiva *s)
     return best;
 }
 
+static uint64_t
+slice_length(const gandiva *s, const zi_job_view *owner)
+{
+    return s->slice_ns / 1000 * (owner->weight_milli ? owner->weight_milli : 1000);
+}
+
 static void
 begin_slice(const zi_view *v, gandiva *s, uint64_t now)
 {
@@ -192,8 +200,18 @@ begin_slice(const zi_view *v, gandiva *s, uint64_t now)
     s->trial.on = false;
     if (!owner) return;
     s->pack[s->n_pack++] = owner->id;
-    s->slice_end_ns =
-        now + s->slice_ns / 1000 * (owner->weight_milli ? owner->weight_milli : 1000);
+    s->begun = false;
+    s->slice_end_ns = now + slice_length(s, owner) + COME_IN_NS;
+}
+
+/* Coming in is not the owner's time: its slice counts from its first step. */
+static void
+note_begun(const zi_view *v, gandiva *s, uint64_t now)
+{
+    const zi_job_view *owner = s->n_pack ? find(v, s->pack[0]) : NULL;
+    if (!owner || s->begun || owner->state != ZI_JOB_RUNNING) return;
+    s->begun = true;
+    s->slice_end_ns = now + slice_length(s, owner);
 }
 
 static void
@@ -347,7 +365,8 @@ make_room(const zi_view *v, gandiva *s, zi_out *out)
             const zi_job_view *j = &v->job[i];
             if (in_pack(s, j->id) || !j->can_suspend || told[j->id] || !is_in(j))
                 continue;
-            if (j->state == ZI_JOB_PAUSED) continue;
+            if (j->state == ZI_JOB_PAUSED || awaited_bytes(v, j) > 0)
+                continue; /* who waits to come in cannot go out */
             if (worst == SIZE_MAX || j->fixed_bytes > v->job[worst].fixed_bytes)
                 worst = i;
         }
@@ -466,6 +485,7 @@ gandiva_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
     if (ev->kind == ZI_EVENT_REGION && ev->delta_bytes > 0) return;
     if (ev->kind == ZI_EVENT_STEP_END) note_alone(v, s, &v->job[ev->job]);
     remember_sizes(v, s);
+    note_begun(v, s, ev->now_ns);
     begin_trial(v, s, ev->now_ns);
     judge_trial(v, s, ev->now_ns);
     if (slice_is_over(s, ev->now_ns)) begin_slice(v, s, ev->now_ns);

@@ -16,8 +16,9 @@
  *          wait for it.  While nobody falls behind, throughput decides alone.
  *   RAMP   After its first step alone a job's tide is trusted step by step: at first 1/8 of
  *          its peak is kept free on top, then 1/16, 1/32, none; a misprediction starts over.
- *   MISPREDICTION  costs two points, a step as foreseen gains one back.  From 6 points on a job
- *          takes turns (nobody beside it) until it is down to 2.  A job whose steps do not
+ *   MISPREDICTION  (more bytes than foreseen, or a wait for bytes in mid-step) costs two points, a
+ *          step as foreseen gains one back.  From 6 points on a job takes turns (nobody beside
+ *          it whose claim does not fit, too) until it is down to 2.  A job whose steps do not
  *          repeat reserves its claim for the whole step instead.
  * WE DROP  The wait quantum (the sweep computes the delay), pairs (all jobs share one
  *          budget), the offline search for in-flight limits (the client's matter).

@@ -119,8 +119,7 @@ on_suspend(void *user, uint64_t *ret_out_bytes)
     return st;
 }
 
-/* Two that come back at the same time may stand in each other's way: what was refused is
- * given back and tried again. */
+/* Refused because nobody could give memory back at that time: later somebody may. */
 #define RESUME_TRIES    120
 #define RESUME_PAUSE_NS 500000000ull
 
