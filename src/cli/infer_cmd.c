@@ -14,6 +14,7 @@ typedef struct infer_words {
     zi_data_words data;
     const char   *load, *socket, *trace;
     uint64_t      batch, steps, warmup, threads, seed, budget;
+    double        latency_ms; /* 0: no bound */
     bool          json;
 } infer_words;
 
@@ -36,6 +37,7 @@ prepare(infer *r, const zi_data_spec *spec)
                                   .job_name = r->net,
                                   .shape_key = r->net,
                                   .steps_total = r->w->steps + r->w->warmup,
+                                  .latency_ns = (uint64_t)(r->w->latency_ms * 1e6),
                                   .n_threads = (unsigned)r->w->threads,
                                   .run_ahead = 1,
                                   .seed = r->w->seed,
@@ -117,7 +119,7 @@ show(const infer *r)
 {
     static const double      share[] = {0.5, 0.9, 0.95, 0.99, 1};
     static const char *const name[] = {"p50", "p90", "p95", "p99", "max"};
-    zi_column                col[8] = {{.head = "batch", .unit = ZI_UNIT_NUMBER},
+    zi_column                col[9] = {{.head = "batch", .unit = ZI_UNIT_NUMBER},
                                        {.head = "steps", .unit = ZI_UNIT_NUMBER},
                                        {.head = "samples/s",
                                         .key = "samples_per_s",
@@ -127,21 +129,26 @@ show(const infer *r)
     double                   sum = 0;
     zi_table                *t;
     zi_str                   out = {0};
-    uint64_t                 n = r->w->steps;
+    uint64_t                 n = r->w->steps, late = 0;
 
     for (int i = 0; i < 5; i++) {
         snprintf(key[i], sizeof key[i], "%s_ns", name[i]);
         col[3 + i] = (zi_column){.head = name[i], .key = key[i], .unit = ZI_UNIT_NS};
     }
-    for (uint64_t i = 0; i < n; i++) sum += (double)r->ns[i];
+    col[8] = (zi_column){.head = "late", .unit = ZI_UNIT_NUMBER};
+    for (uint64_t i = 0; i < n; i++) {
+        sum += (double)r->ns[i];
+        late += r->w->latency_ms > 0 && (double)r->ns[i] > r->w->latency_ms * 1e6;
+    }
     qsort(r->ns, n, sizeof *r->ns, ascending);
-    zico_status st = zi_table_new(col, 8, &t);
+    zico_status st = zi_table_new(col, r->w->latency_ms > 0 ? 9 : 8, &t);
     if (st < 0) return st;
     int64_t batch = zi_engine_batch(r->engine);
     zi_table_u64(t, (uint64_t)batch);
     zi_table_u64(t, n);
     zi_table_f64(t, sum > 0 ? (double)batch * (double)n / (sum / 1e9) : 0);
     for (int i = 0; i < 5; i++) zi_table_u64(t, percentile(r->ns, n, share[i]));
+    if (r->w->latency_ms > 0) zi_table_u64(t, late);
     zi_style style = zi_terminal_style(1);
     style.width = 0;
     style.colour = false;
@@ -191,6 +198,8 @@ zi_cmd_infer(int argc, char **argv)
         {"threads", ZI_ARG_U64, &w.threads, "N", "compute threads (all cores)"},
         {"seed", ZI_ARG_U64, &w.seed, "N", "of random weights and synthetic data (1)"},
         {"budget", ZI_ARG_SIZE, &w.budget, "BYTES", "use no more memory for tensors"},
+        {"latency", ZI_ARG_REAL, &w.latency_ms, "MS",
+         "a step should take no longer: goes before others, and is counted"},
         {"socket", ZI_ARG_TEXT, &w.socket, "PATH",
          "be a job of that broker ($ZICO_SOCKET)"},
         {"json", ZI_ARG_FLAG, &w.json, NULL, "for programs, times in nanoseconds"},

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include "base/json.h"
 #include "base/size.h"
 #include "base/try.h"
@@ -59,6 +60,24 @@ add_head(const zi_picture *p, zi_str *out)
                    (unsigned long long)d->n_over);
 }
 
+static bool
+has_lanes(const zi_picture *p)
+{
+    for (size_t i = 0; i < p->n_jobs; i++)
+        if (p->job[i].lane >= 0) return true;
+    return false;
+}
+
+/* Salus: its lane; gandiva: whether the present slice is its own. */
+static const char *
+lane_name(const zi_picture *p, const zi_msg_status_job *j, char buf[24])
+{
+    if (j->lane < 0) return "-";
+    if (strncmp(p->device.policy, "gandiva", 7) == 0) return "slice";
+    snprintf(buf, 24, "%lld", (long long)j->lane);
+    return buf;
+}
+
 static zico_status
 add_table(const zi_picture *p, const zi_style *style, zi_str *out)
 {
@@ -69,18 +88,22 @@ add_table(const zi_picture *p, const zi_style *style, zi_str *out)
         {"peak", NULL, ZI_UNIT_BYTES, 0},   {"claim", NULL, ZI_UNIT_BYTES, 0},
         {"cores", NULL, ZI_UNIT_NUMBER, 0}, {"steps", NULL, ZI_UNIT_NUMBER, 0},
         {"step time", NULL, ZI_UNIT_NS, 0}, {"waited", NULL, ZI_UNIT_NS, 0},
+        {"lane", NULL, ZI_UNIT_TEXT, 0},
     };
-    zi_table *t;
+    const bool lanes = has_lanes(p);
+    zi_table  *t;
 
-    ZI_TRY(zi_table_new(col, sizeof col / sizeof col[0], &t));
+    ZI_TRY(zi_table_new(col, sizeof col / sizeof col[0] - !lanes, &t));
     for (size_t i = 0; i < p->n_jobs; i++) {
         const zi_msg_status_job *j = &p->job[i];
+        char                     lane[24];
         zi_table_text(t, j->name), zi_table_u64(t, j->pid);
         zi_table_text(t, state_name(j->state)), zi_table_u64(t, j->fixed_bytes);
         zi_table_u64(t, j->step_bytes), zi_table_u64(t, j->private_bytes);
         zi_table_u64(t, j->peak_bytes), zi_table_u64(t, j->claim_bytes);
         zi_table_u64(t, j->cores), zi_table_u64(t, j->step_no);
         zi_table_u64(t, j->step_ns), zi_table_u64(t, j->waited_ns);
+        if (lanes) zi_table_text(t, lane_name(p, j, lane));
     }
     zico_status st = zi_table_print(t, style, out);
     zi_table_free(t);

@@ -151,6 +151,7 @@ open_session(zi_engine *e, const zi_engine_options *opt, zi_train_diag *diag)
                              .shape_key = opt->shape_key,
                              .max_bytes = opt->budget_bytes,
                              .steps_total = opt->steps_total,
+                             .latency_ns = opt->latency_ns,
                              .cores = opt->n_threads,
                              .on_suspend = on_suspend,
                              .on_resume = on_resume,

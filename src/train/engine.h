@@ -37,6 +37,7 @@ typedef struct zi_engine_options {
     const char     *job_name, *shape_key;
     uint64_t        charge_bytes; /* of the caller's own (batches); told to a broker   */
     uint64_t        steps_total;
+    uint64_t        latency_ns; /* bound of an inference step; 0: none */
     unsigned        n_threads;
     unsigned        run_ahead;
     uint64_t        seed;

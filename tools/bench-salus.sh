@@ -1,0 +1,8 @@
+#!/bin/sh
+# bench-salus.sh -- queues and slices: 100 jobs by simulation, 12 native jobs for real, and how
+# long it takes to suspend and resume a native resnet50; options go to bench/salus_real.py.
+set -eu
+: "${ZI_BUILD_DIR:=$PWD/build/release}" "${ZI_SOURCE_DIR:=$PWD}"
+export ZI_BUILD_DIR ZI_SOURCE_DIR
+"$ZI_BUILD_DIR/bench/salus_queue"
+exec /usr/bin/python3 "$ZI_SOURCE_DIR/bench/salus_real.py" "$@"
