@@ -85,6 +85,7 @@ command_words(words *w, const zi_crew *c, const zi_job_entry *e)
     pair(w, "--weight", e->weight);
     pair(w, "--cores", e->cores ? e->cores : c->opt.cores);
     pair(w, "--max-wait", e->max_wait);
+    if (e->is_steady) word(w, "--steady");
     word(w, "--");
     if (e->shell) {
         word(w, "/bin/sh");

@@ -43,6 +43,7 @@ static const cyaml_schema_field_t job_fields[] = {
     ZI_YAML_WORD("delay", zi_job_entry, delay),
     ZI_YAML_WORD("max_wait", zi_job_entry, max_wait),
     ZI_YAML_WORD("on_hang", zi_job_entry, on_hang),
+    ZI_YAML_WORD("steady", zi_job_entry, steady),
     CYAML_FIELD_END,
 };
 
@@ -145,6 +146,10 @@ judge_job(zi_yaml *y, zi_job_entry *e, unsigned i)
     if (e->on_hang && !e->kill_on_hang && strcmp(e->on_hang, "wait"))
         zi_yaml_blame(y, "on_hang", e->on_hang, 0, "'%s' is neither wait nor kill",
                       e->on_hang);
+    e->is_steady = e->steady && (!strcmp(e->steady, "yes") || !strcmp(e->steady, "true"));
+    if (e->steady && !e->is_steady && strcmp(e->steady, "no") &&
+        strcmp(e->steady, "false"))
+        zi_yaml_blame(y, "steady", e->steady, 0, "'%s' is neither yes nor no", e->steady);
     for (unsigned k = 0; k < e->env_count; k++)
         if (!strchr(e->env[k], '='))
             zi_yaml_blame(y, "env", NULL, 0, "'%s' is not NAME=value", e->env[k]);

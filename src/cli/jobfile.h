@@ -45,12 +45,13 @@ typedef struct zi_job_entry {
     char    *delay;    /* seconds before it starts     */
     char    *max_wait; /* seconds, for commands         */
     char    *on_hang;  /* wait (default), kill          */
+    char    *steady;   /* yes, no (default): a command whose steps repeat to the byte */
 
     /* as understood */
     uint64_t min_bytes, max_bytes, claim_bytes;
     uint32_t weight_milli;
     uint64_t delay_ns, max_wait_ns;
-    bool     kill_on_hang;
+    bool     kill_on_hang, is_steady;
 } zi_job_entry;
 
 typedef struct zi_jobfile {

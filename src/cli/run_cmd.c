@@ -52,7 +52,8 @@ run_file(int argc, char **argv)
             "epochs,\n"
             "optimizer, lr, seed, planner, limit, latency, args, min, max, claim, "
             "weight,\n"
-            "cores, env, dir, delay, max_wait, on_hang (wait | kill).",
+            "cores, env, dir, delay, max_wait, on_hang (wait | kill), steady\n"
+            "(yes | no).",
         .arg = arg,
         .n_args = sizeof arg / sizeof arg[0],
         .rest_least = 1,

@@ -207,6 +207,7 @@ put_options(const zi_command_options *opt, char *const argv[])
         return complain("--max-wait %s: want a time such as 30s or 5m%s", opt->max_wait,
                         "");
     put(ZI_ENV_MAX_WAIT, opt->max_wait);
+    put(ZI_ENV_STEADY, opt->steady ? "1" : NULL);
     return 0;
 }
 
@@ -288,6 +289,9 @@ static const char usage[] =
     "  --weight N       share relative to others (default: 1)\n"
     "  --cores WHAT     follow (default), own, fixed (1) or fixed:N\n"
     "  --max-wait TIME  a longer wait becomes an out-of-memory error: 30s, 5m\n"
+    "  --steady         its steps repeat to the byte (no evaluation inside a step): "
+    "share\n"
+    "                   more tightly; a step that needs more late may be refused memory\n"
     "  --hook-min SIZE  blocks of this size and more are zico's (default: 256K)\n"
     "  --svg FILE       with --observe: the picture as a file\n";
 
@@ -306,18 +310,28 @@ enum {
     OPT_HOOK_MIN,
     OPT_SVG,
     OPT_OBSERVE,
+    OPT_STEADY,
     OPT_HELP
 };
 
 static const struct option long_options[] = {
-    {"budget", 1, 0, OPT_BUDGET},     {"policy", 1, 0, OPT_POLICY},
-    {"socket", 1, 0, OPT_SOCKET},     {"name", 1, 0, OPT_NAME},
-    {"shape", 1, 0, OPT_SHAPE},       {"min", 1, 0, OPT_MIN},
-    {"max", 1, 0, OPT_MAX},           {"claim", 1, 0, OPT_CLAIM},
-    {"weight", 1, 0, OPT_WEIGHT},     {"cores", 1, 0, OPT_CORES},
-    {"max-wait", 1, 0, OPT_MAX_WAIT}, {"hook-min", 1, 0, OPT_HOOK_MIN},
-    {"svg", 1, 0, OPT_SVG},           {"observe", 0, 0, OPT_OBSERVE},
-    {"help", 0, 0, OPT_HELP},         {0, 0, 0, 0},
+    {"budget", 1, 0, OPT_BUDGET},
+    {"policy", 1, 0, OPT_POLICY},
+    {"socket", 1, 0, OPT_SOCKET},
+    {"name", 1, 0, OPT_NAME},
+    {"shape", 1, 0, OPT_SHAPE},
+    {"min", 1, 0, OPT_MIN},
+    {"max", 1, 0, OPT_MAX},
+    {"claim", 1, 0, OPT_CLAIM},
+    {"weight", 1, 0, OPT_WEIGHT},
+    {"cores", 1, 0, OPT_CORES},
+    {"max-wait", 1, 0, OPT_MAX_WAIT},
+    {"hook-min", 1, 0, OPT_HOOK_MIN},
+    {"svg", 1, 0, OPT_SVG},
+    {"observe", 0, 0, OPT_OBSERVE},
+    {"steady", 0, 0, OPT_STEADY},
+    {"help", 0, 0, OPT_HELP},
+    {0, 0, 0, 0},
 };
 
 static const char **
@@ -376,6 +390,8 @@ zi_run_command_main(int argc, char **argv)
             *place = optarg;
         else if (c == OPT_OBSERVE)
             o.observe = true;
+        else if (c == OPT_STEADY)
+            o.steady = true;
         else {
             fputs(usage, c == OPT_HELP || c == 'h' ? stdout : stderr);
             return c == OPT_HELP || c == 'h' ? 0 : 2;

@@ -25,6 +25,7 @@ typedef struct zi_command_options {
     const char *hook_min; /* threshold of the hook; NULL: its own                       */
     const char *svg;      /* with observe: a file for the picture                       */
     bool        observe;
+    bool        steady; /* the command's steps repeat to the byte */
     bool no_broker; /* do not start one: join it when it comes (tests)            */
 } zi_command_options;
 

@@ -27,6 +27,7 @@
     X(WEIGHT,   "ZICO_WEIGHT",    "share relative to others, in thousandths")               \
     X(CORES,    "ZICO_CORES",     "follow, own, or fixed:N")                                \
     X(MAX_WAIT, "ZICO_MAX_WAIT",  "longest wait before ENOMEM: 30s, 5m; not set: no end")   \
+    X(STEADY,   "ZICO_STEADY",    "1: its steps repeat to the byte; share more tightly")    \
     X(OBSERVE,  "ZICO_OBSERVE",   "folder for observe-PID files")                           \
     X(VERBOSE,  "ZICO_VERBOSE",   "level of the library's own lines on standard error; 1")
 /* clang-format on */
@@ -51,6 +52,7 @@ typedef struct zi_hook_options {
     uint32_t     cores;
     uint64_t     max_wait_ns; /* ZICO_FOREVER: no end */
     int          verbose;
+    bool         steady;
     const char  *socket_path, *name, *shape, *observe_dir; /* NULL: not given */
 } zi_hook_options;
 

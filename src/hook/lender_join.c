@@ -102,7 +102,7 @@ zi_lender_join(const zi_hook_options *opt, zi_lender *ret_lender)
         .max_bytes = opt->most_bytes,
         .claim_bytes = opt->claim_bytes,
         .weight_milli = opt->weight_milli,
-        .features = ZI_FEATURE_STEPS,
+        .features = ZI_FEATURE_STEPS | (opt->steady ? ZI_FEATURE_STEADY : 0),
         .core_mode = opt->core_mode,
         .cores = opt->cores,
         .local_bytes = opt->local_bytes,

@@ -3,9 +3,10 @@
  * CLAIM  of a job that begins a step: what it declared, else the worst step observed + 5 %,
  *        else (it is being learnt) everything; never more than its max and than the room
  *        that is left when all steps have ended.  While the step runs it changes by RAISE, and it
- *        *sinks*: a native job runs a fixed plan, so once it is past its high tide the banker
- *        need not keep the whole claim for it, only what is left of the tide + 5 %.  Without
- *        this, one of two jobs could not rise while the other falls, however well they fit.
+ *        *sinks*: a native job runs a fixed plan (and a command may say that its steps repeat to
+ *        the byte), so once it is past its high tide the banker need not keep the whole claim
+ *        for it, only what is left of the tide + 5 %.  Without this, one of two jobs could not
+ *        rise while the other falls, however well they fit.
  * GUARANTEES  A job's minimum is its own whether it uses it or not.  So to the banker only
  *        counts what a job holds, claims and gives back beyond what `stays` with it: the
  *        larger of its minimum and its fixed and private bytes.
@@ -107,7 +108,7 @@ zi_desk_sink_claim(zi_desk *d, zi_job_id job)
     zi_desk_row       *j = &d->row[job];
     const zi_job_view *v = &d->job[j->at];
 
-    if (!j->in_step || !v->native || j->raise_seq || zi_desk_is_learning(j)) return;
+    if (!j->in_step || !v->steady || j->raise_seq || zi_desk_is_learning(j)) return;
     if (!v->tide || v->tide->n_seen < SINK_STEPS || v->step_no < j->sink_from_step)
         return;
     uint64_t rise = zi_sweep_rise(v);

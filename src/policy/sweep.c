@@ -286,12 +286,32 @@ zi_sweep_rest(const zi_job_view *j, uint64_t now_ns)
     return (uint64_t)((double)(length - at) / (double)length * (double)j->solo_step_ns);
 }
 
+/* Has it taken what the tide says it takes before it returns so much?  A step that begins with
+ * something else, an evaluation say, returns too early for its tide. */
+static bool
+is_on_tide(const zi_job_view *j)
+{
+    uint64_t risen = 0, fallen = 0;
+    for (uint32_t i = 0; i < j->tide->n_points; i++) {
+        int64_t delta = j->tide->point[i].delta_bytes;
+        if (delta > 0) {
+            risen += (uint64_t)delta;
+            continue;
+        }
+        if (fallen >= j->returned_bytes) break;
+        fallen += 0 - (uint64_t)delta;
+    }
+    uint64_t before = fallen > j->returned_bytes ? fallen - j->returned_bytes : 0;
+    return j->taken_bytes + before + j->tide->peak_bytes / 16 >= risen &&
+           j->taken_bytes <= risen + j->tide->peak_bytes / 4;
+}
+
 uint64_t
 zi_sweep_rise(const zi_job_view *j)
 {
     int64_t sum = 0, most = 0;
 
-    if (!predictable(j)) return UINT64_MAX;
+    if (!predictable(j) || !is_on_tide(j)) return UINT64_MAX;
     walk w = {.tide = j->tide, .taken = j->taken_bytes, .returned = j->returned_bytes};
     for (uint32_t i = 0; i < j->tide->n_points; i++) {
         const zi_tide_point *p = &j->tide->point[i];
