@@ -508,6 +508,7 @@ compare_policies(const zi_run_options *opt, zi_jobfile *file, uint64_t budget)
 {
     static const char *const policy[] = {"temporal", "spatial", "zico"};
     zi_run_result           *res = zi_calloc(3, sizeof *res);
+    zi_history              *history = NULL; /* of the last one */
     char                     socket_path[ZI_RUNDIR_PATH_MAX];
     int                      code = 0;
     unsigned                 n = 0;
@@ -525,9 +526,13 @@ compare_policies(const zi_run_options *opt, zi_jobfile *file, uint64_t budget)
                                 .socket_path = socket_path,
                                 .out_dir = opt->out_dir,
                                 .cores = file->cores};
-        if (run_once(opt, file, &crew, policy[n], NULL, &res[n]) < 0) break;
+        zi_history_free(history);
+        history = NULL;
+        if (run_once(opt, file, &crew, policy[n], &history, &res[n]) < 0) break;
         if (exit_code(&res[n]) > code) code = exit_code(&res[n]);
     }
+    if (n > 0 && history && !opt->json) zi_run_report(&res[n - 1], history, opt);
+    zi_history_free(history);
     zi_run_report_compare(res, n, opt->json);
     zi_free(res);
     return code;
