@@ -87,15 +87,19 @@ zi_observe_open(const zi_os *os, const char *dir, uint64_t min_bytes)
 }
 
 void
-zi_observe_close(void)
+zi_observe_close(bool in_child)
 {
     if (!seen.head) return;
     zi_hot_state.prev.free = seen.prev_free;
     zi_hot_state.prev.realloc = seen.prev_realloc;
     seen.os->unmap(seen.os, seen.head, seen.file_bytes);
     seen.head = NULL;
-    pthread_mutex_init(&seen.lock, NULL); /* in a child: whoever held it is not here */
-    memset(&seen.live, 0, sizeof seen.live);
+    if (in_child) { /* whoever held the lock, perhaps in the middle of a change, is not here */
+        pthread_mutex_init(&seen.lock, NULL);
+        memset(&seen.live, 0, sizeof seen.live);
+    } else {
+        zi_hash_free(&seen.live);
+    }
 }
 
 static void

@@ -59,7 +59,7 @@ zico_status zi_observe_open(const zi_os *os, const char *dir, uint64_t min_bytes
 void        zi_observe_take(const void *p, size_t size_bytes);
 void        zi_observe_give(const void *p); /* a pointer that was not noted is fine */
 void        zi_observe_step(void);
-void        zi_observe_close(void); /* in a forked child: notes nothing any more */
+void        zi_observe_close(bool in_child); /* notes nothing any more */
 
 /* -- reading --------------------------------------------------------------------------------- */
 typedef struct zi_observed {

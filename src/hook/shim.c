@@ -93,7 +93,7 @@ become_child(void)
 {
     atomic_store(&shim.child, true);
     pass_everything();
-    zi_observe_close();
+    zi_observe_close(true);
 }
 
 static void
@@ -149,7 +149,7 @@ zi_shim_stop(void)
     atomic_store(&zi_hot_state.pool_lo, UINTPTR_MAX);
     atomic_store(&zi_hot_state.pool_hi, 0);
     zi_extents_close(&shim.extents);
-    zi_observe_close();
+    zi_observe_close(false);
     zi_hash_free(&shim.pool);
     memset(&shim.predict, 0, sizeof shim.predict);
     memset(&shim.stats, 0, sizeof shim.stats);
