@@ -55,8 +55,7 @@ def run_queue(folder, jobs, policy, budget):
 
 
 def job_seconds(report):
-    return sorted(j[next(k for k in j if k in ("time_ns", "seconds", "time_s", "time"))] / 1e9
-                  for j in report["jobs"])
+    return sorted(j["wall_ns"] / 1e9 for j in report["jobs"])
 
 
 def queue(args):

@@ -5,4 +5,5 @@ set -eu
 : "${ZI_BUILD_DIR:=$PWD/build/release}" "${ZI_SOURCE_DIR:=$PWD}"
 export ZI_BUILD_DIR ZI_SOURCE_DIR
 "$ZI_BUILD_DIR/bench/salus_queue"
+"$ZI_BUILD_DIR/bench/suspend_move"
 exec /usr/bin/python3 "$ZI_SOURCE_DIR/bench/salus_real.py" "$@"

@@ -9,7 +9,8 @@
  *          code lacks the third), with the safety condition tested in each; P and E as the
  *          ledger measures them (a declared claim overrides E); lanes grow, shrink and vanish
  *          at step boundaries, where they are empty, so that nothing is ever copied.
- *          Disciplines: fifo, pack (default), srtf, fair.  An inference job with a latency
+ *          Disciplines: fifo, pack (default), srtf, fair; between two steps of the first in
+ *          order its place is kept for a moment (fifo, srtf), but not longer.  An inference job with a latency
  *          bound goes before others of its lane.
  * WE DROP  One stream per lane: here a lane is one job's turn on its cores, and no more jobs
  *          are inside a step than there are cores.
@@ -24,6 +25,8 @@
 
 #define LANES_MAX 256
 #define NO_LANE   UINT16_MAX
+#define HOLD_NS                                                                          \
+    20000000ull /* fifo, srtf: for the first in order, between two of its steps */
 
 typedef enum discipline { PACK, FIFO, SRTF, FAIR } discipline;
 
@@ -282,12 +285,36 @@ runner_of(const zi_view *v, const salus *s, size_t lane)
     return ZI_JOB_NONE;
 }
 
+/* fifo, srtf: the first in order has just ended a step and will ask again in a moment; till then
+ * its place is kept.  0: nothing to keep. */
+static uint64_t
+hold_until(const zi_view *v, const salus *s, const uint16_t *by, uint64_t now)
+{
+    if (s->how != FIFO && s->how != SRTF) return 0;
+    for (size_t k = 0; k < v->n_jobs; k++) {
+        const zi_job_view *j = &v->job[by[k]];
+        if (!takes_part(j)) continue;
+        uint64_t till = j->began_ns + j->last_step_ns + HOLD_NS;
+        return j->state == ZI_JOB_IDLE && j->last_step_ns && till > now ? till : 0;
+    }
+    return 0;
+}
+
+static uint32_t
+n_running(const zi_view *v)
+{
+    uint32_t n = 0;
+    for (size_t i = 0; i < v->n_jobs; i++) n += v->job[i].state == ZI_JOB_RUNNING;
+    return n;
+}
+
 /* The first in order whose lane is free goes; the desk asks again for the next.  Everybody
  * else is told what it waits for. */
 static void
-start_jobs(const zi_view *v, salus *s, const uint16_t *by, zi_out *out)
+start_jobs(const zi_view *v, salus *s, const uint16_t *by, bool hold, zi_out *out)
 {
     size_t go = SIZE_MAX;
+    bool   kept = hold && (s->how == FIFO || n_running(v) + 1 >= v->n_cores);
 
     for (size_t k = 0; k < v->n_jobs; k++) {
         size_t             i = by[k];
@@ -299,7 +326,7 @@ start_jobs(const zi_view *v, salus *s, const uint16_t *by, zi_out *out)
             wait_for(out, i, ZI_REASON_ADMISSION, ZI_JOB_NONE);
         else if (lane_busy(v, s, lane))
             wait_for(out, i, ZI_REASON_TURN, runner_of(v, s, lane));
-        else if (go != SIZE_MAX || !zi_policy_core_free(v, i) ||
+        else if (go != SIZE_MAX || kept || !zi_policy_core_free(v, i) ||
                  (s->how == FIFO && !is_oldest(v, j)))
             wait_for(out, i, ZI_REASON_TURN, ZI_JOB_NONE);
         else
@@ -322,7 +349,9 @@ salus_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
     if (ev->kind == ZI_EVENT_REGION && ev->delta_bytes > 0) return;
     order(v, s, by);
     assign_all(v, s, by);
-    start_jobs(v, s, by, out);
+    uint64_t hold = hold_until(v, s, by, ev->now_ns);
+    start_jobs(v, s, by, hold != 0, out);
+    if (hold) zi_out_add(out, ZI_ANSWER_WAKE_AT, 0, 0, hold);
 }
 
 const zi_policy_ops zi_policy_salus = {
