@@ -53,21 +53,21 @@ typedef struct zi_extent {
 
 typedef struct zi_heap {
     alignas(64) pthread_mutex_t mu;
-    zi_arena  *arena;
-    zico_class cls;
-    uint8_t    index;
-    uint8_t    stream; /* index into streams; 0: the calling thread */
-    uint32_t   levels; /* bit per level that has a non-empty bin    */
-    uint16_t   steps[ZI_BIN_LEVELS];
-    uint32_t   bin[ZI_BIN_LEVELS][ZI_BIN_STEPS];
-    uint32_t   records; /* unused, linked by next */
-    uint32_t   pending; /* PENDING extents        */
-    uint32_t   n_regions, n_empty;
-    uint32_t   n_rising; /* leases since the last return */
-    bool       unfenced; /* freed on the stream since its fence was recorded: nothing
+    zi_arena        *arena;
+    zico_class       cls;
+    uint8_t          index;
+    uint8_t          stream; /* index into streams; 0: the calling thread */
+    uint32_t         levels; /* bit per level that has a non-empty bin    */
+    uint16_t         steps[ZI_BIN_LEVELS];
+    uint32_t         bin[ZI_BIN_LEVELS][ZI_BIN_STEPS];
+    uint32_t         records; /* unused, linked by next */
+    uint32_t         pending; /* PENDING extents        */
+    uint32_t         n_regions, n_empty;
+    _Atomic uint32_t n_rising; /* leases since the last return */
+    bool     unfenced; /* freed on the stream since its fence was recorded: nothing
                              goes back before it is recorded again */
-    uint64_t   live_bytes, used_granules;
-    uint64_t   n_blocks;
+    uint64_t live_bytes, used_granules;
+    uint64_t n_blocks;
 } zi_heap;
 
 #define ZI_ARENA_STREAM_GONE ((zi_stream *)1) /* its place may be taken by another */
