@@ -98,9 +98,9 @@ run(const char *policy, size_t n, uint64_t seed, figures *f)
 int
 main(int argc, char **argv)
 {
-    const char *policy[8] = {"salus:fifo", "salus:srtf", "salus:pack", "salus:fair",
-                             "zico"};
-    size_t      n_policies = 5;
+    const char *policy[8] = {"salus:fifo", "salus:srtf", "salus:pack",
+                             "salus:fair", "gandiva",    "zico"};
+    size_t      n_policies = 6;
     size_t      n = 100;
     uint64_t    seed = 1;
     bool        json = false, good = true;

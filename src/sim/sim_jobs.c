@@ -296,7 +296,13 @@ move_out(zi_sim *s, zi_sim_actor *a)
 {
     a->out_wanted = false;
     a->is_out = true;
+    if (a->state == ZI_SIM_ASKING) { /* as the client does: it asks again when it is in */
+        s->out.n_calls++;
+        (void)zi_desk_cancel(s->desk, a->id, a->want_seq, s->now_ns);
+    }
+    set_state(s, a, ZI_SIM_LOADING); /* of which nothing comes before come_back */
     if (a->n_held > 0) return_regions(s, a, a->n_held);
+    a->n_fixed = 0;
     s->out.n_calls++;
     (void)zi_desk_suspended(s->desk, a->id, ZICO_OK, s->now_ns);
 }
@@ -383,12 +389,7 @@ obey_grant(zi_sim *s, zi_sim_actor *a, const zi_effect *e)
 static void
 come_back(zi_sim *s, zi_sim_actor *a)
 {
-    bool asks = a->state == ZI_SIM_ASKING;
-
     a->is_out = false;
-    if (asks)
-        return; /* its GO comes; fixed memory is asked for then, as tests need no more */
-    set_state(s, a, ZI_SIM_LOADING);
     load(s, a);
 }
 
