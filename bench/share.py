@@ -15,7 +15,8 @@ Progress is a job's rate relative to its rate under temporal; of a mix, the mean
 Gain captured = (zico - temporal) / (spatial - temporal).  Rates come from the times at which steps
 end, in a window in which all jobs are past their first steps.  Memory is what the kernel says: a
 process of its own looks at the blocks of the pool's memfd every 20 ms, plus what the jobs charged.
-How busy others kept the machine is printed with the results: above 0.1 cores, repeat.
+How busy others kept the machine is printed with the results; windows with more than 0.15 cores of
+foreign load are repeated, at most three times.
 """
 import argparse
 import json
@@ -39,7 +40,7 @@ JOBS = {
     "dense": ("densenet121:classes=10,size=64", 28, "sgd"),
     "unet": ("unet:classes=2,size=64,width=16", 56, "momentum"),
     "resnet20": ("resnet20:classes=10", 192, "momentum"),
-    "lstm": ("lstm_lm:vocab=4000,width=100,hidden=100,layers=2,seq=35", 176, "sgd"),
+    "lstm": ("lstm_lm:vocab=4000,width=100,hidden=100,layers=2,seq=35", 216, "sgd"),
     "gpt": ("gpt:vocab=256,seq=128,width=192,layers=4,heads=4", 40, "momentum"),
 }
 MIXES = {
@@ -50,6 +51,7 @@ MIXES = {
     "eight": ["mobile", "dense", "unet", "gpt", "mobile", "resnet20", "unet", "lstm"],
 }
 BUDGETS = [100, 80, 65, 55]
+QUIET = 0.15  # cores that others may use while we measure
 
 
 def status(socket):
@@ -175,7 +177,18 @@ class Run:
         self.pipe.send("ask")
         return self.pipe.recv()
 
-    def window(self, seconds):
+    def window(self, seconds, repeats=3):
+        """The quietest of a few: others on the machine come in bursts."""
+        best = None
+        for _ in range(repeats):
+            seen = self.one_window(seconds)
+            if best is None or seen["others"] < best["others"]:
+                best = seen
+            if best["others"] < QUIET:
+                break
+        return best
+
+    def one_window(self, seconds):
         pids = [j.process.pid for j in self.jobs] + [self.pid]
         self.peak()
         before, begin = status(self.socket), time.monotonic()
@@ -317,6 +330,49 @@ def show(mix, names, total, found):
               + " ".join(f"{x:.2f}" for x in v["per_job"]), flush=True)
 
 
+COLOURS = ["#3366aa", "#cc6633", "#338855", "#8844aa", "#888833"]
+
+
+def draw(results, path):
+    """Progress against budget, a line per mix: solid zico, dotted what no limit gives."""
+    left, top, width, height = 70, 30, 560, 300
+    shown = {m: r["found"] for m, r in results.items() if "zico-65" in r["found"]}
+    if not shown:
+        return
+    highest = max(v["progress"][0] for f in shown.values() for v in f.values())
+    low, high = 0.8, max(1.4, highest + 0.05)
+
+    def at(percent, progress):
+        x = left + (percent - 50) / 55 * width
+        y = top + height - (max(progress, low) - low) / (high - low) * height
+        return f"{x:.1f},{y:.1f}"
+
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 170}" '
+             f'height="{top + height + 50}" font-family="sans-serif" font-size="12">',
+             '<rect width="100%" height="100%" fill="white"/>',
+             f'<text x="{left}" y="18">Progress relative to taking turns, against the budget</text>']
+    for tick in [x / 10 for x in range(8, int(high * 10) + 1)]:
+        x, y = at(50, tick).split(",")
+        parts.append(f'<path d="M{at(50, tick)} L{at(105, tick)}" stroke="#dddddd"/>'
+                     f'<text x="{float(x) - 30}" y="{float(y) + 4}">{tick:.1f}</text>')
+    for percent in BUDGETS:
+        x, y = at(percent, low).split(",")
+        parts.append(f'<text x="{float(x) - 12}" y="{float(y) + 18}">{percent} %</text>')
+    for i, (mix, found) in enumerate(shown.items()):
+        colour = COLOURS[i % len(COLOURS)]
+        line = [at(b, found[f"zico-{b}"]["progress"][0]) for b in BUDGETS if f"zico-{b}" in found]
+        parts.append(f'<polyline points="{" ".join(line)}" fill="none" stroke="{colour}" '
+                     f'stroke-width="2"/>')
+        if "spatial" in found:
+            free = found["spatial"]["progress"][0]
+            parts.append(f'<path d="M{at(50, free)} L{at(105, free)}" stroke="{colour}" '
+                         f'stroke-dasharray="2,4"/>')
+        parts.append(f'<text x="{left + width + 10}" y="{top + 20 + 18 * i}" fill="{colour}">{mix}'
+                     f'</text>')
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("\n".join(parts) + "\n</svg>\n")
+
+
 def check_budgets(found):
     """Mixes that were ever over their budget."""
     return [k for k, v in found.items()
@@ -331,6 +387,7 @@ def main():
     p.add_argument("--window", type=float, default=10, help="seconds")
     p.add_argument("--no-hold", action="store_true", help="without the negative control")
     p.add_argument("--json", help="file")
+    p.add_argument("--svg", help="file for the picture")
     p.add_argument("--plenty", type=int, default=4096, help="MiB for jobs alone")
     opt = p.parse_args()
     if opt.quick:
@@ -356,6 +413,8 @@ def main():
         if opt.json:
             with open(opt.json, "w", encoding="utf-8") as f:
                 json.dump({"solo": solo, "mixes": results}, f, indent=1)
+    if opt.svg:
+        draw(results, opt.svg)
     if over:
         print("OVER BUDGET: " + ", ".join(over))
     return 1 if over else 0
