@@ -285,8 +285,12 @@ note_length(zi_desk *d, zi_desk_row *j, zi_job_view *v, uint64_t busy_ns)
 
     v->last_step_ns = wall;
     v->served_ns += busy_ns ? busy_ns : net;
+    if (v->solo_step_ns > net) { /* alone it would be no slower; the first ones warm up */
+        v->solo_step_ns = net;
+        return;
+    }
     if (!j->alone || !j->all_cores) return;
-    if (v->solo_step_ns == 0 || net < v->solo_step_ns) /* the first one warms caches up */
+    if (v->solo_step_ns == 0)
         v->solo_step_ns = net;
     else
         v->solo_step_ns += (net - v->solo_step_ns) / 8;
