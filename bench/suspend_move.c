@@ -41,7 +41,10 @@ one_round(zi_engine *e, const char *spec, double ret_s[4], uint64_t *ret_bytes)
     uint64_t t1 = os->now_ns(os);
     if (st >= 0) st = zi_exec_resume(zi_engine_exec(e));
     uint64_t t2 = os->now_ns(os);
-    if (st >= 0) st = zi_tier_measure(t, *ret_bytes, &out_rate, &in_rate);
+    zi_tier_close(t);
+    if (st >= 0) st = zi_tier_open(os, spec, &t); /* a fresh file, as a suspension has */
+    if (st < 0) return st;
+    st = zi_tier_measure(t, *ret_bytes, &out_rate, &in_rate);
     zi_tier_close(t);
     if (st < 0) return st;
     ret_s[0] = (double)(t1 - t0) / 1e9;
