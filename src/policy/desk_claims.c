@@ -20,9 +20,10 @@
 #include "base/check.h"
 #include "policy/sweep.h"
 
-#define SINK_STEPS   2u  /* a tide seen so often is a plan                              */
-#define SINK_PAUSE   32u /* steps without sinking after it was wrong                     */
+#define SINK_STEPS   2u /* a tide seen so often is a plan                              */
+#define SINK_PAUSE   8u /* steps without sinking after it was wrong                    */
 #define SINK_REGIONS 2u /* beyond what is foreseen: taken ahead, or grouped in the tide */
+#define SINK_LEAD    24u /* ... and this part of the peak: how far it issues ahead varies */
 
 static uint64_t
 round_up(uint64_t bytes, uint64_t unit)
@@ -115,6 +116,7 @@ zi_desk_sink_claim(zi_desk *d, zi_job_id job)
     if (rise == UINT64_MAX) return;
     uint64_t claim =
         v->step_bytes + rise + rise / 20 + SINK_REGIONS * d->view.region_bytes;
+    claim += v->tide->peak_bytes / SINK_LEAD;
     claim = round_up(claim, d->view.region_bytes);
     if (claim >= j->step_claim_bytes) return;
     j->step_claim_bytes = claim;
