@@ -17,6 +17,8 @@
  *          candidates are tried in order of service.
  * CHECKED  gandiva_test.c: slices by weight, moves only under need, newcomers get room, a packing
  *          that pays stays, one that does not is undone and not tried again.
+ * WE SAW   A fault that is not mended: a job that joins while two others fill the device is now and
+ *          then refused memory, or all three stand still (gandiva_slices_test.py, in the soak).
  * COST     O(jobs^2) at a slice's end, O(jobs) otherwise.
  */
 #include "policy/policy_common.h"
