@@ -18,7 +18,6 @@ count() {
     local line total bad
     line=$(grep -E '^[0-9]+% tests passed, [0-9]+ tests? failed out of [0-9]+' "$2" | tail -1)
     if [ -z "$line" ]; then
-        if [ "$3" -eq 0 ]; then echo "no test has these labels"; return 0; fi
         failed=$((failed + 1)); notes+=("$1: no result"); return 0
     fi
     bad=$(sed -E 's/.* ([0-9]+) tests? failed out of.*/\1/' <<<"$line")
