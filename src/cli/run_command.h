@@ -26,7 +26,7 @@ typedef struct zi_command_options {
     const char *svg;      /* with observe: a file for the picture                       */
     bool        observe;
     bool        steady; /* the command's steps repeat to the byte */
-    bool no_broker; /* do not start one: join it when it comes (tests)            */
+    bool no_broker;     /* do not start one: join it when it comes (tests)            */
 } zi_command_options;
 
 /* argv ends with NULL.  Returns only if the command could not be started (2: bad option, 1: no

@@ -167,8 +167,7 @@ finish(zi_session *s, zi_slot *first, uint64_t at_ns)
         drop_outside(s, l);
     } else if (l->stitched) {
         s->ops->space_unmap(s->dev, l->base, l->size_bytes);
-        for (uint32_t i = 0; i < l->n_regions; i++)
-            put_by(s, l->cls, first[i].region, 1);
+        for (uint32_t i = 0; i < l->n_regions; i++) put_by(s, l->cls, first[i].region, 1);
     } else {
         if (s->opt.guard)
             s->ops->space_access(s->dev, l->base, l->size_bytes, ZI_ACCESS_NONE);

@@ -54,9 +54,9 @@ typedef struct zi_session_options {
     uint64_t             features; /* ZI_FEATURE_* */
     zi_core_mode         core_mode;
     uint32_t             cores;
-    uint64_t       local_bytes; /* > 0: no broker, a pool of this size in this process */
-    uint64_t       local_region_bytes; /* 0: chosen from local_bytes              */
-    bool           guard;      /* regions not leased are PROT_NONE (slow)        */
+    uint64_t local_bytes;        /* > 0: no broker, a pool of this size in this process */
+    uint64_t local_region_bytes; /* 0: chosen from local_bytes              */
+    bool     guard;              /* regions not leased are PROT_NONE (slow)        */
     bool hold_step; /* give step memory back only at the end of the step; for measuring */
     zi_on_suspend *on_suspend; /* NULL: cannot be suspended */
     zi_on_resume  *on_resume;

@@ -32,7 +32,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     must(zi_liveness_of(g, &l) >= 0 && l->peak_inplace_bytes <= l->peak_bytes);
     must(zi_graph_print(g, &a) >= 0 && zi_graph_parse(a, strlen(a), &d, &h) >= 0);
     must(zi_graph_print(h, &b) >= 0 && strcmp(a, b) == 0);
-    if (!g->differentiated && zi_graph_fuse(g, &d) >= 0) must(zi_graph_verify(g, &d) >= 0);
+    if (!g->differentiated && zi_graph_fuse(g, &d) >= 0)
+        must(zi_graph_verify(g, &d) >= 0);
     if (!g->differentiated && g->loss != ZI_ID_NONE &&
         zi_graph_differentiate(g, g->loss, &d) >= 0)
         must(zi_graph_verify(g, &d) >= 0);

@@ -206,10 +206,14 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(builder_names_and_shapes), cmocka_unit_test(text_round_trip),
-        cmocka_unit_test(text_damaged),             cmocka_unit_test(builder_error_sticks),
-        cmocka_unit_test(verify_names_the_node),    cmocka_unit_test(liveness_of_a_chain),
-        cmocka_unit_test(views_share_bytes),        cmocka_unit_test(no_memory),
+        cmocka_unit_test(builder_names_and_shapes),
+        cmocka_unit_test(text_round_trip),
+        cmocka_unit_test(text_damaged),
+        cmocka_unit_test(builder_error_sticks),
+        cmocka_unit_test(verify_names_the_node),
+        cmocka_unit_test(liveness_of_a_chain),
+        cmocka_unit_test(views_share_bytes),
+        cmocka_unit_test(no_memory),
     };
     return t_main(tests);
 }
