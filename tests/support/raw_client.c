@@ -109,17 +109,25 @@ t_broker_stop(t_broker *b)
     assert_int_equal(-1, access(b->path, F_OK)); /* it cleans up behind itself */
 }
 
+/* Kills it and waits until it is gone: one that is only dying still holds its socket. */
+static void
+kill_stranger(pid_t pid)
+{
+    int pidfd = (int)os()->pidfd(os(), (int32_t)pid);
+
+    assert_true(pidfd >= 0);
+    assert_int_equal(0, kill(pid, SIGKILL));
+    assert_int_not_equal(0, os()->poll_fd(os(), pidfd, POLLIN, 10000000000));
+    close(pidfd);
+}
+
 pid_t
 t_broker_kill_child(t_broker *b)
 {
     zi_msg_status s;
 
     t_raw_status(b->path, &s, NULL, 0);
-    int pidfd = (int)os()->pidfd(os(), (int32_t)s.broker_pid);
-    assert_true(pidfd >= 0);
-    assert_int_equal(0, kill((pid_t)s.broker_pid, SIGKILL));
-    assert_int_not_equal(0, os()->poll_fd(os(), pidfd, POLLIN, 10000000000));
-    close(pidfd);
+    kill_stranger((pid_t)s.broker_pid);
     return (pid_t)s.broker_pid;
 }
 
@@ -130,7 +138,7 @@ t_broker_kill_all(t_broker *b)
 
     t_raw_status(b->path, &s, NULL, 0);
     kill(b->pid, SIGKILL);
-    kill((pid_t)s.broker_pid, SIGKILL);
+    kill_stranger((pid_t)s.broker_pid);
     reap(b->pid);
     close(b->log[0]);
 }
