@@ -10,23 +10,6 @@
 
 /* -- making ---------------------------------------------------------------------------------- */
 
-static zico_status
-copy_plan(const zi_plan *from, zi_plan **ret_plan)
-{
-    zi_plan *p;
-
-    ZI_TRY(zi_plan_new(from->planner ? from->planner : "?", &p));
-    for (uint32_t a = 0; a < from->n_acts; a++) {
-        zico_status st = zi_plan_add(p, from->acts[a]);
-        if (st < 0) {
-            zi_plan_free(p);
-            return st;
-        }
-    }
-    *ret_plan = p;
-    return ZICO_OK;
-}
-
 /* With a tier every tensor takes whole pages, so that files can be read past the cache. */
 static void
 pad_for_tier(zi_cost *c)
@@ -39,27 +22,12 @@ pad_for_tier(zi_cost *c)
         c->scratch_bytes[n] = (c->scratch_bytes[n] + page - 1) / page * page;
 }
 
-/* The plan, checked, with a place for everything. */
 static zico_status
-open_plan(zi_exec *e, zi_graph_diag *diag)
+know_cost(zi_exec *e)
 {
-    zi_verdict v;
-
     ZI_TRY(zi_bound_cost(e->bound, &e->cost));
     if (e->opt.tier) pad_for_tier(e->cost);
-    ZI_TRY(e->opt.plan ? copy_plan(e->opt.plan, &e->plan)
-                       : zi_plan_keep(e->g, e->cost, &e->plan));
-    zico_status st = zi_plan_check(e->plan, e->g, e->cost, 0, &v);
-    if (st < 0) {
-        if (diag) {
-            *diag = (zi_graph_diag){.node = ZI_ID_NONE};
-            snprintf(diag->text, sizeof diag->text, "the plan is wrong: %s", v.text);
-        }
-        return st;
-    }
-    const uint64_t region = e->session ? zi_session_region_bytes(e->session) : 0;
-    const uint64_t align = e->opt.tier ? ZI_TIER_ALIGN : ZI_EXEC_ALIGN;
-    return zi_plan_place(e->plan, e->g, e->cost, region, align, &e->place);
+    return ZICO_OK;
 }
 
 static zico_status
@@ -105,44 +73,13 @@ open_runs(zi_exec *e)
         exec_run *w = &e->runs[r];
         w->e = e;
         w->index = r;
-        w->jobs = zi_calloc(e->n_pieces + 1u, sizeof *w->jobs);
-        w->begin_ns = zi_calloc(e->plan->n_acts + 1u, sizeof *w->begin_ns);
-        w->end_ns = zi_calloc(e->plan->n_acts + 1u, sizeof *w->end_ns);
-        w->copies = zi_calloc(e->n_copies + 1u, sizeof *w->copies);
-        if (!w->jobs || !w->begin_ns || !w->end_ns || !w->copies) return ZICO_E_NOMEM;
-        for (uint32_t a = 0; a < e->plan->n_acts; a++)
-            if (e->cmds[a].kind == ZI_ACT_OUT || e->cmds[a].kind == ZI_ACT_IN)
-                w->copies[e->cmds[a].copy] = (exec_copy){.run = w, .act = a};
-        for (uint32_t i = 0; i < e->n_pieces; i++)
-            w->jobs[i] = (exec_job){.run = w, .piece = i};
+        w->lane = &e->prog.lane[r];
         ZI_TRY(e->dev->ops->fence_new(e->dev, &w->done));
     }
     e->ptrs = zi_calloc(e->bound->max_refs + 1u, sizeof *e->ptrs);
     e->node_ns = zi_calloc(e->g->n_nodes + 1u, sizeof *e->node_ns);
     e->node_runs = zi_calloc(e->g->n_nodes + 1u, sizeof *e->node_runs);
     return e->ptrs && e->node_ns && e->node_runs ? ZICO_OK : ZICO_E_NOMEM;
-}
-
-static zico_status
-open_copies(zi_exec *e)
-{
-    bool swaps = false;
-
-    for (uint32_t a = 0; a < e->plan->n_acts; a++)
-        swaps |=
-            e->plan->acts[a].kind == ZI_ACT_OUT || e->plan->acts[a].kind == ZI_ACT_IN;
-    if (!swaps) return ZICO_OK;
-    e->copy_fence = zi_calloc(e->g->n_tensors + 1u, sizeof *e->copy_fence);
-    if (!e->copy_fence) return ZICO_E_NOMEM;
-    for (uint32_t a = 0; a < e->plan->n_acts; a++) {
-        const zi_act *act = &e->plan->acts[a];
-        if ((act->kind == ZI_ACT_OUT || act->kind == ZI_ACT_IN) &&
-            !e->copy_fence[act->what])
-            ZI_TRY(e->dev->ops->fence_new(e->dev, &e->copy_fence[act->what]));
-    }
-    ZI_TRY(e->dev->ops->fence_new(e->dev, &e->made));
-    ZI_TRY(e->dev->ops->stream_open(e->dev, 1, &e->out));
-    return e->dev->ops->stream_open(e->dev, 1, &e->in);
 }
 
 static zico_status
@@ -169,12 +106,10 @@ open_all(zi_exec *e, zi_graph_diag *diag)
     ZI_TRY(find_device(e));
     ZI_TRY(e->dev->ops->stream_open(e->dev, e->n_threads, &e->compute));
     ZI_TRY(zi_bind(e->g, e->n_threads, e->opt.plain, diag, &e->bound));
-    ZI_TRY(open_plan(e, diag));
+    ZI_TRY(know_cost(e));
     ZI_TRY(open_feeds(e));
-    ZI_TRY(exec_compile(e, diag));
-    ZI_TRY(open_copies(e));
     ZI_TRY(open_runs(e));
-    ZI_TRY(exec_memory_open(e));
+    ZI_TRY(exec_prog_make(e, e->opt.plan, diag));
     ZI_TRY(open_kept(e));
     return e->opt.no_init ? ZICO_OK : zi_exec_init(e, e->opt.seed);
 }
@@ -242,14 +177,10 @@ zi_exec_free(zi_exec *e)
     if (e->compute) ops->stream_close(e->compute);
     if (e->out) ops->stream_close(e->out);
     if (e->in) ops->stream_close(e->in);
+    exec_prog_close(e, &e->prog);
     exec_memory_close(e);
-    for (uint32_t r = 0; r < ZI_EXEC_AHEAD_MAX; r++) {
+    for (uint32_t r = 0; r < ZI_EXEC_AHEAD_MAX; r++)
         if (e->runs[r].done) ops->fence_free(e->runs[r].done);
-        zi_free(e->runs[r].jobs);
-        zi_free(e->runs[r].copies);
-        zi_free(e->runs[r].begin_ns);
-        zi_free(e->runs[r].end_ns);
-    }
     for (zi_tensor_id t = 0; t < e->g->n_tensors; t++) {
         if (e->copy_fence && e->copy_fence[t]) ops->fence_free(e->copy_fence[t]);
         if (e->kept) zi_free(e->kept[t]);
@@ -257,19 +188,12 @@ zi_exec_free(zi_exec *e)
     if (e->made) ops->fence_free(e->made);
     zi_free(e->copy_fence);
     zi_free(e->kept);
-    zi_free(e->cmds);
-    zi_free(e->refs);
-    zi_free(e->pieces);
-    zi_free(e->open_at);
-    zi_free(e->close_at);
-    zi_free(e->last_ref);
     zi_free(e->ptrs);
     zi_free(e->feeds);
     zi_free(e->feed_of);
     zi_free(e->node_ns);
     zi_free(e->node_runs);
     zi_bound_free(e->bound);
-    zi_plan_free(e->plan);
     zi_cost_free(e->cost);
     if (e->own_dev) ops->close(e->dev);
     pthread_cond_destroy(&e->more);
@@ -282,7 +206,7 @@ zi_exec_free(zi_exec *e)
 static char *
 feed_at(const zi_exec *e, const exec_run *r, uint32_t f)
 {
-    return r->base[e->plan->n_slots + f];
+    return r->lane->base[e->prog.plan->n_slots + f];
 }
 
 static zico_status
@@ -338,23 +262,33 @@ issue_copy(zi_exec *e, exec_run *r, const exec_cmd *cmd)
     ZI_TRY(ops->stream_wait(s, e->made));
     if (cmd->kind == ZI_ACT_IN) /* the copy out of the same tensor comes first */
         ZI_TRY(ops->stream_wait(s, e->copy_fence[cmd->what]));
-    ZI_TRY(ops->stream_run(s, exec_run_copy, &r->copies[cmd->copy]));
+    ZI_TRY(ops->stream_run(s, exec_run_copy, &r->lane->copies[cmd->copy]));
     return ops->fence_record(e->copy_fence[cmd->what], s);
 }
 
-static zico_status
-issue(zi_exec *e, exec_run *r)
+/* Refused for good: memory is shorter than the plan was made for. */
+static bool
+is_short(zico_status st)
+{
+    return st == ZICO_E_NOMEM || st == ZICO_E_BUDGET || st == ZICO_E_BUSY ||
+           st == ZICO_E_TIMEOUT;
+}
+
+zico_status
+exec_issue(zi_exec *e, exec_run *r)
 {
     const zi_device_ops *ops = e->dev->ops;
 
-    for (uint32_t i = 0; i < e->n_pieces; i++) {
-        const exec_piece *p = &e->pieces[i];
+    for (uint32_t i = 0; i < e->prog.n_pieces; i++) {
+        const exec_piece *p = &e->prog.pieces[i];
         if (e->session) ZI_TRY(ops->fence_wait(e->lead[e->lead_next % EXEC_LEAD]));
-        ZI_TRY(exec_slots_open(e, r, p));
-        const zi_act_kind k = e->cmds[p->begin].kind;
+        zico_status st = exec_slots_open(e, r, p);
+        if (is_short(st) && e->opt.tier && !r->held_bytes) return exec_rescue(e, r, p);
+        if (st < 0) return st;
+        const zi_act_kind k = e->prog.cmds[p->begin].kind;
         if (k == ZI_ACT_OUT || k == ZI_ACT_IN || k == ZI_ACT_WAIT)
-            ZI_TRY(issue_copy(e, r, &e->cmds[p->begin]));
-        ZI_TRY(ops->stream_run(e->compute, exec_run_piece, &r->jobs[i]));
+            ZI_TRY(issue_copy(e, r, &e->prog.cmds[p->begin]));
+        ZI_TRY(ops->stream_run(e->compute, exec_run_piece, &r->lane->jobs[i]));
         if (e->session)
             ZI_TRY(ops->fence_record(e->lead[e->lead_next++ % EXEC_LEAD], e->compute));
         exec_slots_close(e, p);
@@ -386,20 +320,50 @@ zi_exec_step(zi_exec *e, const zi_exec_feed *feeds, size_t n_feeds, float lr,
     e->fresh = false;
     r->step = step;
     r->bad = ZI_ID_NONE;
-    r->stall_ns = 0;
-    r->passed_ns = 0;
+    r->stall_ns = r->passed_ns = r->held_bytes = 0;
+    r->first_ns = r->last_ns = r->busy_ns = 0;
     pthread_mutex_lock(&e->mu);
     e->n_queued++;
     pthread_mutex_unlock(&e->mu);
     e->last_run = r;
+    e->renewed = false;
     e->next_run++;
-    zico_status st = issue(e, r);
+    zico_status st = exec_issue(e, r);
     if (st < 0) {
         exec_fail(e, st); /* what is queued does nothing any more */
         (void)e->dev->ops->stream_drain(e->compute);
         exec_give_up(r, st);
     }
     return st;
+}
+
+zico_status
+zi_exec_replan(zi_exec *e, const zi_plan *plan, uint64_t budget_bytes,
+               zi_graph_diag *diag)
+{
+    const uint64_t  was = e->opt.budget_bytes;
+    const exec_prog old = e->prog;
+
+    if (e->away) return ZICO_E_STATE;
+    ZI_TRY(zi_exec_drain(e));
+    e->prog = (exec_prog){0};
+    e->opt.budget_bytes = budget_bytes;
+    zico_status st = exec_prog_make(e, plan, diag);
+    exec_prog   gone = st < 0 ? e->prog : old;
+    if (st < 0) {
+        e->prog = old;
+        e->opt.budget_bytes = was;
+    } else {
+        e->renewed = true;
+    }
+    exec_prog_close(e, &gone);
+    return st;
+}
+
+bool
+zi_exec_is_passive(const zi_exec *e)
+{
+    return e->prog.passive;
 }
 
 zico_status

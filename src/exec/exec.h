@@ -42,14 +42,17 @@ typedef struct zi_exec_options {
     unsigned        run_ahead; /* steps under way at most; 0: 2                      */
     uint64_t        seed;      /* for parameters that begin at random                */
     struct zi_tier *tier;      /* NULL: plans with `out` acts are refused            */
-    bool            no_init;   /* leave PARAM and STATE as zero: all will be set     */
-    bool            plain;     /* plain layouts and own kernels only (for comparing) */
-    bool            watch;     /* look for values that are not finite after each node */
-    uint64_t        lease_wait_ns; /* longest wait for a lease; 0: no limit          */
+    /* With a tier: a plan (or keep) that needs more than this, or that is wrong, is followed as
+     * far as it goes, and otherwise on demand (passive.h), within this.  0: it is refused. */
+    uint64_t budget_bytes;
+    bool     no_init;       /* leave PARAM and STATE as zero: all will be set     */
+    bool     plain;         /* plain layouts and own kernels only (for comparing) */
+    bool     watch;         /* look for values that are not finite after each node */
+    uint64_t lease_wait_ns; /* longest wait for a lease; 0: no limit          */
 } zi_exec_options;
 
 /* Prepare.  `diag` (may be NULL) says what is wrong with which node. ZICO_E_BUDGET: a slot
- * can never be leased; zi_exec_cost tells how much is needed. */
+ * can never be leased, or budget_bytes is less than the largest node needs. */
 ZICO_NODISCARD zico_status zi_exec_new(const zi_exec_options *opt, zi_graph_diag *diag,
                                        zi_exec **ret_exec);
 void                       zi_exec_free(zi_exec *e); /* drains first; NULL is fine */
@@ -82,6 +85,7 @@ typedef struct zi_exec_step_result {
     uint64_t     busy_ns;      /* of these, kernels ran             */
     uint64_t     stall_ns;     /* of these, stood at waits of the plan */
     uint64_t     peak_bytes;   /* highest sum of slots open at once */
+    bool         passive;      /* memory was short: some of it ran on demand */
     zi_tensor_id bad; /* first tensor that went bad; NONE: none, or not watched */
 } zi_exec_step_result;
 
@@ -91,6 +95,13 @@ ZICO_NODISCARD zico_status zi_exec_result(zi_exec *e, bool wait,
                                           zi_exec_step_result *ret_result);
 ZICO_NODISCARD zico_status zi_exec_drain(zi_exec *e); /* all queued steps are over */
 uint64_t zi_exec_n_done(const zi_exec *e);            /* steps finished since _new */
+
+/* From the next step on another plan (NULL: keep), within another budget (0: none); between
+ * steps, and no bit of parameters and state changes.  On failure everything is as it was.
+ * Outputs of the step before can be asked for no more, but in a session. */
+ZICO_NODISCARD zico_status zi_exec_replan(zi_exec *e, const zi_plan *plan,
+                                          uint64_t budget_bytes, zi_graph_diag *diag);
+bool zi_exec_is_passive(const zi_exec *e); /* the plan was made on demand */
 
 /* ---- out and in, between steps ------------------------------------------------------- */
 

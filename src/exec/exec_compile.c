@@ -12,8 +12,6 @@ typedef struct compiler {
     zi_tensor_id *root;
     uint64_t     *view_off; /* [n_tensors] inside the root */
     exec_ref     *now;      /* [n_tensors] where a root is */
-    uint64_t     *tier_at;  /* [n_tensors] UINT64_MAX: not in the tier */
-    uint64_t      tier_bytes;
     uint32_t      next_place, n_refs;
 } compiler;
 
@@ -49,7 +47,7 @@ static void
 place_fixed(compiler *c)
 {
     zi_exec       *e = c->e;
-    const zi_plan *p = e->plan;
+    const zi_plan *p = e->prog.plan;
 
     while (c->next_place < p->n_places && p->places[c->next_place].act == UINT32_MAX) {
         const zi_place *w = &p->places[c->next_place++];
@@ -67,7 +65,7 @@ place_fixed(compiler *c)
 static exec_ref
 place_act(compiler *c, uint32_t a)
 {
-    const zi_plan *p = c->e->plan;
+    const zi_plan *p = c->e->prog.plan;
     exec_ref       scratch = {.slot = EXEC_NOWHERE};
 
     while (c->next_place < p->n_places && p->places[c->next_place].act == a) {
@@ -81,11 +79,22 @@ place_act(compiler *c, uint32_t a)
     return scratch;
 }
 
+/* Where in the tier its copy goes, from the first one on. */
+void
+exec_tier_place(zi_exec *e, zi_tensor_id t)
+{
+    const uint64_t bytes = e->cost->tensor_bytes[t];
+
+    if (e->prog.tier_at[t] != UINT64_MAX) return;
+    e->prog.tier_at[t] = e->prog.tier_bytes;
+    e->prog.tier_bytes += (bytes + ZI_TIER_ALIGN - 1) / ZI_TIER_ALIGN * ZI_TIER_ALIGN;
+}
+
 static void
 node_refs(compiler *c, exec_cmd *cmd, const exec_ref *in)
 {
     const zi_node *n = &c->e->g->nodes[cmd->what];
-    exec_ref      *to = c->e->refs + c->n_refs;
+    exec_ref      *to = c->e->prog.refs + c->n_refs;
 
     cmd->first_ref = c->n_refs;
     cmd->n_refs = n->n_in + n->n_out + n->n_up;
@@ -99,8 +108,8 @@ static zico_status
 compile_act(compiler *c, uint32_t a)
 {
     zi_exec      *e = c->e;
-    const zi_act *act = &e->plan->acts[a];
-    exec_cmd     *cmd = &e->cmds[a];
+    const zi_act *act = &e->prog.plan->acts[a];
+    exec_cmd     *cmd = &e->prog.cmds[a];
 
     *cmd = (exec_cmd){.kind = act->kind, .what = act->what};
     if (act->kind == ZI_ACT_RUN || act->kind == ZI_ACT_REDO) {
@@ -121,17 +130,13 @@ compile_act(compiler *c, uint32_t a)
     }
     if (!e->opt.tier && act->kind != ZI_ACT_WAIT) return ZICO_E_UNSUPPORTED;
     (void)place_act(c, a);
-    if (act->kind == ZI_ACT_OUT && c->tier_at[act->what] == UINT64_MAX) {
-        c->tier_at[act->what] = c->tier_bytes;
-        c->tier_bytes += (e->cost->tensor_bytes[act->what] + ZI_TIER_ALIGN - 1) /
-                         ZI_TIER_ALIGN * ZI_TIER_ALIGN;
-    }
+    if (act->kind == ZI_ACT_OUT) exec_tier_place(e, act->what);
     cmd->first_ref = c->n_refs;
     cmd->n_refs = 1;
-    e->refs[c->n_refs++] = ref_of(c, act->what);
-    cmd->tier_at = c->tier_at[act->what];
+    e->prog.refs[c->n_refs++] = ref_of(c, act->what);
+    cmd->tier_at = e->prog.tier_at[act->what];
     cmd->bytes = e->cost->tensor_bytes[act->what];
-    if (act->kind != ZI_ACT_WAIT) cmd->copy = e->n_copies++;
+    if (act->kind != ZI_ACT_WAIT) cmd->copy = e->prog.n_copies++;
     return ZICO_OK;
 }
 
@@ -153,19 +158,19 @@ by_u32(const void *a, const void *b)
 static zico_status
 list_slots(zi_exec *e)
 {
-    const uint32_t n = e->plan->n_slots;
+    const uint32_t n = e->prog.plan->n_slots;
     uint64_t      *key = zi_malloc((n + 1u) * sizeof *key);
 
-    e->open_at = zi_malloc((n + 1u) * sizeof *e->open_at);
-    e->close_at = zi_malloc((n + 1u) * sizeof *e->close_at);
-    if (!key || !e->open_at || !e->close_at) {
+    e->prog.open_at = zi_malloc((n + 1u) * sizeof *e->prog.open_at);
+    e->prog.close_at = zi_malloc((n + 1u) * sizeof *e->prog.close_at);
+    if (!key || !e->prog.open_at || !e->prog.close_at) {
         zi_free(key);
         return ZICO_E_NOMEM;
     }
     for (int side = 0; side < 2; side++) { /* insertion sort: nearly sorted already */
-        uint32_t *list = side ? e->close_at : e->open_at, m = 0;
+        uint32_t *list = side ? e->prog.close_at : e->prog.open_at, m = 0;
         for (uint32_t s = 0; s < n; s++) {
-            const zi_slot *w = &e->plan->slots[s];
+            const zi_slot *w = &e->prog.plan->slots[s];
             if (w->fixed) continue;
             uint64_t k = side ? w->last : w->first;
             uint32_t i = m++;
@@ -185,40 +190,43 @@ list_slots(zi_exec *e)
 static zico_status
 cut_pieces(zi_exec *e)
 {
-    const uint32_t n = e->plan->n_acts;
-    uint32_t      *cut = zi_malloc((2u * e->plan->n_slots + 2u * n + 4u) * sizeof *cut);
-    uint32_t       m = 0;
+    const uint32_t n = e->prog.plan->n_acts;
+    uint32_t *cut = zi_malloc((2u * e->prog.plan->n_slots + 2u * n + 4u) * sizeof *cut);
+    uint32_t  m = 0;
 
     if (!cut) return ZICO_E_NOMEM;
     cut[m++] = 0;
     cut[m++] = n;
     for (uint32_t a = 0; a < n; a++)
-        if (is_copy(e->cmds[a].kind)) {
+        if (is_copy(e->prog.cmds[a].kind)) {
             cut[m++] = a;
             cut[m++] = a + 1;
         }
-    for (uint32_t s = 0; e->session && s < e->plan->n_slots; s++) {
-        if (e->plan->slots[s].fixed) continue;
-        cut[m++] = e->plan->slots[s].first;
-        cut[m++] = e->plan->slots[s].last + 1;
+    for (uint32_t s = 0; e->session && s < e->prog.plan->n_slots; s++) {
+        if (e->prog.plan->slots[s].fixed) continue;
+        cut[m++] = e->prog.plan->slots[s].first;
+        cut[m++] = e->prog.plan->slots[s].last + 1;
     }
     qsort(cut, m, sizeof *cut, by_u32);
-    e->pieces = zi_calloc(m + 1u, sizeof *e->pieces);
-    if (!e->pieces) {
+    e->prog.pieces = zi_calloc(m + 1u, sizeof *e->prog.pieces);
+    if (!e->prog.pieces) {
         zi_free(cut);
         return ZICO_E_NOMEM;
     }
     uint32_t open = 0, close = 0, n_step = 0;
-    for (uint32_t s = 0; s < e->plan->n_slots; s++) n_step += !e->plan->slots[s].fixed;
+    for (uint32_t s = 0; s < e->prog.plan->n_slots; s++)
+        n_step += !e->prog.plan->slots[s].fixed;
     for (uint32_t i = 0; i + 1 < m; i++) {
         if (cut[i] == cut[i + 1]) continue;
-        exec_piece *p = &e->pieces[e->n_pieces++];
+        exec_piece *p = &e->prog.pieces[e->prog.n_pieces++];
         *p = (exec_piece){.begin = cut[i],
                           .end = cut[i + 1],
                           .first_open = open,
                           .first_close = close};
-        while (open < n_step && e->plan->slots[e->open_at[open]].first < p->end) open++;
-        while (close < n_step && e->plan->slots[e->close_at[close]].last < p->end)
+        while (open < n_step && e->prog.plan->slots[e->prog.open_at[open]].first < p->end)
+            open++;
+        while (close < n_step &&
+               e->prog.plan->slots[e->prog.close_at[close]].last < p->end)
             close++;
         p->n_open = open - p->first_open;
         p->n_close = close - p->first_close;
@@ -232,8 +240,8 @@ count_refs(const zi_exec *e)
 {
     uint32_t n = 0;
 
-    for (uint32_t a = 0; a < e->plan->n_acts; a++) {
-        const zi_act *act = &e->plan->acts[a];
+    for (uint32_t a = 0; a < e->prog.plan->n_acts; a++) {
+        const zi_act *act = &e->prog.plan->acts[a];
         if (act->kind == ZI_ACT_RUN || act->kind == ZI_ACT_REDO) {
             const zi_node *w = &e->g->nodes[act->what];
             n += w->n_in + w->n_out + w->n_up;
@@ -250,11 +258,10 @@ compile(compiler *c, zi_graph_diag *diag)
     zi_exec *e = c->e;
 
     memset(c->now, 0xff, (e->g->n_tensors + 1u) * sizeof *c->now);
-    memset(c->tier_at, 0xff, (e->g->n_tensors + 1u) * sizeof *c->tier_at);
     zi_plan_roots(e->g, c->root);
     view_offsets(c);
     place_fixed(c);
-    for (uint32_t a = 0; a < e->plan->n_acts; a++) {
+    for (uint32_t a = 0; a < e->prog.plan->n_acts; a++) {
         zico_status st = compile_act(c, a);
         if (st >= 0) continue;
         if (diag) {
@@ -266,8 +273,8 @@ compile(compiler *c, zi_graph_diag *diag)
         return st;
     }
     for (zi_tensor_id t = 0; t < e->g->n_tensors; t++)
-        if (c->now[c->root[t]].slot != EXEC_NOWHERE) e->last_ref[t] = ref_of(c, t);
-    if (c->tier_bytes) ZI_TRY(zi_tier_reserve(e->opt.tier, c->tier_bytes));
+        if (c->now[c->root[t]].slot != EXEC_NOWHERE) e->prog.last_ref[t] = ref_of(c, t);
+    if (e->prog.tier_bytes) ZI_TRY(zi_tier_reserve(e->opt.tier, e->prog.tier_bytes));
     ZI_TRY(list_slots(e));
     return cut_pieces(e);
 }
@@ -282,17 +289,55 @@ exec_compile(zi_exec *e, zi_graph_diag *diag)
     c.root = zi_calloc(n, sizeof *c.root);
     c.view_off = zi_calloc(n, sizeof *c.view_off);
     c.now = zi_calloc(n, sizeof *c.now);
-    c.tier_at = zi_calloc(n, sizeof *c.tier_at);
-    e->last_ref = zi_malloc(n * sizeof *e->last_ref);
-    e->cmds = zi_calloc(e->plan->n_acts + 1u, sizeof *e->cmds);
-    e->refs = zi_calloc(count_refs(e) + 1u, sizeof *e->refs);
-    if (c.root && c.view_off && c.now && c.tier_at && e->last_ref && e->cmds && e->refs) {
-        memset(e->last_ref, 0xff, n * sizeof *e->last_ref);
+    if (!e->prog.tier_at) {
+        e->prog.tier_at = zi_malloc(n * sizeof *e->prog.tier_at);
+        if (e->prog.tier_at) memset(e->prog.tier_at, 0xff, n * sizeof *e->prog.tier_at);
+    }
+    e->prog.last_ref = zi_malloc(n * sizeof *e->prog.last_ref);
+    e->prog.cmds = zi_calloc(e->prog.plan->n_acts + 1u, sizeof *e->prog.cmds);
+    e->prog.refs = zi_calloc(count_refs(e) + 1u, sizeof *e->prog.refs);
+    if (c.root && c.view_off && c.now && e->prog.tier_at && e->prog.last_ref &&
+        e->prog.cmds && e->prog.refs) {
+        memset(e->prog.last_ref, 0xff, n * sizeof *e->prog.last_ref);
         st = compile(&c, diag);
     }
     zi_free(c.root);
     zi_free(c.view_off);
     zi_free(c.now);
-    zi_free(c.tier_at);
     return st;
+}
+
+/* -- the middle of a step -------------------------------------------------------------------- */
+
+static void
+end_overwritten(const zi_exec *e, const zi_act *a, exec_ref *now)
+{
+    const zi_node    *n = &e->g->nodes[a->what];
+    const zi_op_info *op = zi_op_get(n->op);
+
+    for (uint32_t pair = 0; pair < 2; pair++)
+        if (a->over >> pair & 1)
+            now[n->in[(uint32_t)op->over[pair][1]]].slot = EXEC_NOWHERE;
+}
+
+void
+exec_replay(const zi_exec *e, uint32_t n_acts, exec_ref *ret_now, bool *ret_saved)
+{
+    const zi_plan *p = e->prog.plan;
+    uint32_t       next = 0;
+
+    memset(ret_now, 0xff, (e->g->n_tensors + 1u) * sizeof *ret_now);
+    memset(ret_saved, 0, (e->g->n_tensors + 1u) * sizeof *ret_saved);
+    while (next < p->n_places && p->places[next].act == UINT32_MAX) next++;
+    for (uint32_t a = 0; a < n_acts; a++) {
+        const zi_act *act = &p->acts[a];
+        if (act->kind == ZI_ACT_RUN || act->kind == ZI_ACT_REDO)
+            end_overwritten(e, act, ret_now);
+        if (act->kind == ZI_ACT_OUT) ret_saved[act->what] = true;
+        if (act->kind == ZI_ACT_DROP) ret_now[act->what].slot = EXEC_NOWHERE;
+        for (; next < p->n_places && p->places[next].act == a; next++)
+            if (p->places[next].tensor != ZI_ID_NONE)
+                ret_now[p->places[next].tensor] =
+                    (exec_ref){p->places[next].slot, p->places[next].offset};
+    }
 }

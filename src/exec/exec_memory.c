@@ -1,8 +1,8 @@
-/* exec_memory.c -- memory for slots: leased in a session, else one private mapping.
+/* exec_memory.c -- memory for slots: leased in a session, else two private mappings.
  *
- * Without a session the slots are packed into one mapping: slots that are never open at the
- * same time may share addresses (largest first, each at the lowest address that is free for
- * as long as it is open).
+ * Without a session fixed slots lie in a mapping that stays, and the others are packed into
+ * one that goes with the plan: slots that are never open at the same time may share addresses
+ * (largest first, each at the lowest address that is free for as long as it is open).
  *
  * In a session all fixed slots lie in one lease, so that a job has either all that it keeps or
  * nothing: two that come in at the same time cannot each wait for what the other has got.
@@ -19,7 +19,13 @@
 char *
 exec_at(const exec_run *r, exec_ref ref)
 {
-    return ref.slot == EXEC_NOWHERE ? NULL : r->base[ref.slot] + ref.offset;
+    return ref.slot == EXEC_NOWHERE ? NULL : r->lane->base[ref.slot] + ref.offset;
+}
+
+static uint64_t
+feed_room(const exec_feed_slot *w)
+{
+    return (w->bytes + ZI_EXEC_ALIGN - 1) / ZI_EXEC_ALIGN * ZI_EXEC_ALIGN;
 }
 
 /* -- private ------------------------------------------------------------------------------ */
@@ -63,11 +69,13 @@ lowest_gap(const packed *p, packed *placed, uint32_t n, packed **near)
     return at;
 }
 
+/* Slots that are not fixed. */
 static zico_status
 pack_slots(const zi_plan *plan, uint64_t *ret_at, uint64_t *ret_total)
 {
     packed  *p = zi_calloc(plan->n_slots + 1u, sizeof *p);
     packed **near = zi_calloc(plan->n_slots + 1u, sizeof *near);
+    uint32_t n = 0;
 
     if (!p || !near) {
         zi_free(p);
@@ -75,13 +83,14 @@ pack_slots(const zi_plan *plan, uint64_t *ret_at, uint64_t *ret_total)
         return ZICO_E_NOMEM;
     }
     for (uint32_t s = 0; s < plan->n_slots; s++)
-        p[s] = (packed){.size_bytes = plan->slots[s].size_bytes,
-                        .first = plan->slots[s].first,
-                        .last = plan->slots[s].fixed ? UINT32_MAX : plan->slots[s].last,
-                        .slot = s};
-    qsort(p, plan->n_slots, sizeof *p, larger_first);
+        if (!plan->slots[s].fixed)
+            p[n++] = (packed){.size_bytes = plan->slots[s].size_bytes,
+                              .first = plan->slots[s].first,
+                              .last = plan->slots[s].last,
+                              .slot = s};
+    qsort(p, n, sizeof *p, larger_first);
     *ret_total = 0;
-    for (uint32_t s = 0; s < plan->n_slots; s++) {
+    for (uint32_t s = 0; s < n; s++) {
         p[s].at = lowest_gap(&p[s], p, s, near);
         ret_at[p[s].slot] = p[s].at;
         if (p[s].at + p[s].size_bytes > *ret_total)
@@ -94,32 +103,60 @@ pack_slots(const zi_plan *plan, uint64_t *ret_at, uint64_t *ret_total)
 
 #define HUGE_PAGE (2ull << 20)
 
-static zico_status
-open_private(zi_exec *e)
+static char *
+first_huge(char *base)
 {
-    uint64_t *at = zi_calloc(e->plan->n_slots + 1u, sizeof *at);
-    uint64_t  total = 0;
-    void     *base = NULL;
+    return (char *)(((uintptr_t)base + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+}
+
+/* Pages that count when they are touched; ret_bytes is what must be unmapped. */
+static zico_status
+map_pages(zi_exec *e, uint64_t n_bytes, char **ret_base, uint64_t *ret_bytes)
+{
+    void          *base = NULL;
+    const uint64_t bytes = (n_bytes + HUGE_PAGE) / HUGE_PAGE * HUGE_PAGE + HUGE_PAGE;
+
+    ZI_TRY(zi_os_status(e->os->map(e->os, NULL, bytes, PROT_READ | PROT_WRITE,
+                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0,
+                                   &base)));
+    *ret_base = base;
+    *ret_bytes = bytes;
+    e->os->advise(e->os, first_huge(base), bytes - HUGE_PAGE, MADV_HUGEPAGE); /* or not */
+    return ZICO_OK;
+}
+
+static zico_status
+open_private_fixed(zi_exec *e)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t s = 0; s < e->prog.plan->n_slots; s++)
+        if (e->prog.plan->slots[s].fixed) sum += e->prog.plan->slots[s].size_bytes;
+    e->fixed_bytes = sum;
+    ZI_TRY(map_pages(e, sum, &e->memory, &e->memory_bytes));
+    e->fresh = true;
+    return ZICO_OK;
+}
+
+static zico_status
+open_private_slots(zi_exec *e)
+{
+    const zi_plan *plan = e->prog.plan;
+    uint64_t      *at = zi_calloc(plan->n_slots + 1u, sizeof *at);
+    uint64_t       total = 0, fixed = 0;
 
     if (!at) return ZICO_E_NOMEM;
-    zico_status st = pack_slots(e->plan, at, &total);
-    e->memory_bytes = (total + HUGE_PAGE) / HUGE_PAGE * HUGE_PAGE + HUGE_PAGE;
-    if (st >= 0)
-        st = zi_os_status(e->os->map(e->os, NULL, e->memory_bytes, PROT_READ | PROT_WRITE,
-                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0,
-                                     &base));
-    if (st < 0) {
-        zi_free(at);
-        return st;
+    zico_status st = pack_slots(plan, at, &total);
+    if (st >= 0) st = map_pages(e, total, &e->prog.memory, &e->prog.memory_bytes);
+    for (uint32_t s = 0; st >= 0 && s < plan->n_slots; s++) {
+        char *base = first_huge(plan->slots[s].fixed ? e->memory : e->prog.memory);
+        base += plan->slots[s].fixed ? fixed : at[s];
+        if (plan->slots[s].fixed) fixed += plan->slots[s].size_bytes;
+        for (uint32_t r = 0; r < e->n_runs; r++) e->prog.lane[r].base[s] = base;
     }
-    e->memory = base;
-    e->fresh = true;
-    char *from = (char *)(((uintptr_t)base + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
-    e->os->advise(e->os, from, e->memory_bytes - HUGE_PAGE, MADV_HUGEPAGE); /* or not */
-    for (uint32_t r = 0; r < e->n_runs; r++)
-        for (uint32_t s = 0; s < e->plan->n_slots; s++) e->runs[r].base[s] = from + at[s];
-    e->place.peak_slot_bytes = total;
     zi_free(at);
+    if (st < 0) return st;
+    e->prog.place.peak_slot_bytes = fixed + total;
     return ZICO_OK;
 }
 
@@ -134,11 +171,11 @@ lease_wait(const zi_exec *e)
 static zico_status
 lease_slot(zi_exec *e, uint32_t s)
 {
-    const zi_slot *w = &e->plan->slots[s];
+    const zi_slot *w = &e->prog.plan->slots[s];
 
     ZI_TRY(zi_session_lease(e->session, ZICO_CLASS_STEP, w->size_bytes, 0, lease_wait(e),
-                            &e->leases[s]));
-    zi_assert(e->leases[s]->size_bytes >= w->size_bytes);
+                            &e->prog.leases[s]));
+    zi_assert(e->prog.leases[s]->size_bytes >= w->size_bytes);
     return ZICO_OK;
 }
 
@@ -149,19 +186,31 @@ paged(uint64_t bytes)
     return (bytes + ZI_TIER_ALIGN - 1) / ZI_TIER_ALIGN * ZI_TIER_ALIGN;
 }
 
+/* Entry 0 lies where the plan placed it, entries 1 .. have memory of their own. */
+static void
+bind_feeds(zi_exec *e)
+{
+    for (uint32_t f = 0; f < e->n_feeds; f++) {
+        const exec_feed_slot *w = &e->feeds[f];
+        for (uint32_t r = 0; r < e->n_runs; r++)
+            e->prog.lane[r].base[e->prog.plan->n_slots + f] =
+                r == 0 ? exec_at(&e->runs[0], w->home)
+                       : w->extra + feed_room(w) * (r - 1);
+    }
+}
+
 static void
 bind_fixed(zi_exec *e)
 {
     uint64_t at = 0;
 
-    for (uint32_t s = 0; s < e->plan->n_slots; s++) {
-        if (!e->plan->slots[s].fixed) continue;
+    for (uint32_t s = 0; s < e->prog.plan->n_slots; s++) {
+        if (!e->prog.plan->slots[s].fixed) continue;
         for (uint32_t r = 0; r < e->n_runs; r++)
-            e->runs[r].base[s] = (char *)e->fixed->base + at;
-        at += paged(e->plan->slots[s].size_bytes);
+            e->prog.lane[r].base[s] = (char *)e->fixed->base + at;
+        at += paged(e->prog.plan->slots[s].size_bytes);
     }
-    for (uint32_t f = 0; f < e->n_feeds; f++) /* entries 1 .. have memory of their own */
-        e->runs[0].base[e->plan->n_slots + f] = exec_at(&e->runs[0], e->feeds[f].home);
+    bind_feeds(e);
 }
 
 zico_status
@@ -169,8 +218,8 @@ exec_fixed_open(zi_exec *e)
 {
     uint64_t sum = 0;
 
-    for (uint32_t s = 0; s < e->plan->n_slots; s++)
-        if (e->plan->slots[s].fixed) sum += paged(e->plan->slots[s].size_bytes);
+    for (uint32_t s = 0; s < e->prog.plan->n_slots; s++)
+        if (e->prog.plan->slots[s].fixed) sum += paged(e->prog.plan->slots[s].size_bytes);
     e->fixed_bytes = sum;
     if (sum == 0) return ZICO_OK;
     ZI_TRY(
@@ -188,20 +237,26 @@ exec_fixed_close(zi_exec *e)
 }
 
 static zico_status
-open_leases(zi_exec *e)
+open_leased_fixed(zi_exec *e)
 {
-    const uint32_t n = e->plan->n_slots;
-
-    e->leases = zi_calloc(n + 1u, sizeof *e->leases);
-    e->slot_fence = zi_calloc(n + 1u, sizeof *e->slot_fence);
-    if (!e->leases || !e->slot_fence) return ZICO_E_NOMEM;
-    for (uint32_t s = 0; s < n; s++) {
-        ZI_TRY(e->dev->ops->fence_new(e->dev, &e->slot_fence[s]));
-    }
     ZI_TRY(exec_fixed_open(e));
     if (e->fixed) memset(e->fixed->base, 0, e->fixed_bytes);
     for (uint32_t i = 0; i < EXEC_LEAD; i++)
         ZI_TRY(e->dev->ops->fence_new(e->dev, &e->lead[i]));
+    return ZICO_OK;
+}
+
+static zico_status
+open_leased_slots(zi_exec *e)
+{
+    const uint32_t n = e->prog.plan->n_slots;
+
+    e->prog.leases = zi_calloc(n + 1u, sizeof *e->prog.leases);
+    e->prog.slot_fence = zi_calloc(n + 1u, sizeof *e->prog.slot_fence);
+    if (!e->prog.leases || !e->prog.slot_fence) return ZICO_E_NOMEM;
+    for (uint32_t s = 0; s < n; s++)
+        ZI_TRY(e->dev->ops->fence_new(e->dev, &e->prog.slot_fence[s]));
+    if (e->fixed) bind_fixed(e);
     return ZICO_OK;
 }
 
@@ -210,9 +265,9 @@ exec_slots_open(zi_exec *e, exec_run *r, const exec_piece *p)
 {
     if (!e->session) return ZICO_OK;
     for (uint32_t i = 0; i < p->n_open; i++) {
-        const uint32_t s = e->open_at[p->first_open + i];
+        const uint32_t s = e->prog.open_at[p->first_open + i];
         ZI_TRY(lease_slot(e, s));
-        r->base[s] = e->leases[s]->base;
+        r->lane->base[s] = e->prog.leases[s]->base;
     }
     return ZICO_OK;
 }
@@ -222,33 +277,37 @@ exec_slots_close(zi_exec *e, const exec_piece *p)
 {
     if (!e->session) return;
     for (uint32_t i = 0; i < p->n_close; i++) {
-        const uint32_t s = e->close_at[p->first_close + i];
-        if (!e->leases[s]) continue;
-        zi_fence *f = e->slot_fence[s];
+        const uint32_t s = e->prog.close_at[p->first_close + i];
+        if (!e->prog.leases[s]) continue;
+        zi_fence *f = e->prog.slot_fence[s];
         if (e->dev->ops->fence_record(f, e->compute) < 0) f = NULL;
-        zi_session_give_back(e->session, e->leases[s], f);
-        e->leases[s] = NULL; /* r->base[s] stays: queued work still looks there */
+        zi_session_give_back(e->session, e->prog.leases[s], f);
+        e->prog.leases[s] =
+            NULL; /* r->lane->base[s] stays: queued work still looks there */
     }
 }
 
-/* -- fed tensors ----------------------------------------------------------------------------- */
+void
+exec_slots_close_all(zi_exec *e)
+{
+    for (uint32_t s = 0; e->prog.leases && s < e->prog.plan->n_slots; s++) {
+        if (!e->prog.leases[s]) continue;
+        zi_session_give_back(e->session, e->prog.leases[s], NULL);
+        e->prog.leases[s] = NULL;
+    }
+}
+
+/* -- all of it -------------------------------------------------------------------------------- */
 
 static zico_status
 open_feeds(zi_exec *e)
 {
-    for (uint32_t f = 0; f < e->n_feeds; f++) {
+    for (uint32_t f = 0; f < e->n_feeds && e->n_runs > 1; f++) {
         exec_feed_slot *w = &e->feeds[f];
-        const uint64_t  size =
-            (w->bytes + ZI_EXEC_ALIGN - 1) / ZI_EXEC_ALIGN * ZI_EXEC_ALIGN;
-        if (e->n_runs > 1) {
-            w->extra = aligned_alloc(ZI_EXEC_ALIGN, size * (e->n_runs - 1));
-            if (!w->extra) return ZICO_E_NOMEM;
-            memset(w->extra, 0, size * (e->n_runs - 1));
-        }
-        for (uint32_t r = 0; r < e->n_runs; r++)
-            e->runs[r].base[e->plan->n_slots + f] =
-                r == 0 ? e->runs[0].base[w->home.slot] + w->home.offset
-                       : w->extra + size * (r - 1);
+        const uint64_t  size = feed_room(w) * (e->n_runs - 1);
+        w->extra = aligned_alloc(ZI_EXEC_ALIGN, size);
+        if (!w->extra) return ZICO_E_NOMEM;
+        memset(w->extra, 0, size);
     }
     return ZICO_OK;
 }
@@ -256,16 +315,32 @@ open_feeds(zi_exec *e)
 zico_status
 exec_memory_open(zi_exec *e)
 {
-    for (uint32_t r = 0; r < e->n_runs; r++) {
-        e->runs[r].base =
-            zi_calloc(e->plan->n_slots + e->n_feeds + 1u, sizeof *e->runs[r].base);
-        if (!e->runs[r].base) return ZICO_E_NOMEM;
+    if (e->has_memory) return ZICO_OK; /* fixed slots stay where they are */
+    ZI_TRY(open_feeds(e));
+    ZI_TRY(e->session ? open_leased_fixed(e) : open_private_fixed(e));
+    e->has_memory = true;
+    return ZICO_OK;
+}
+
+zico_status
+exec_slots_memory(zi_exec *e)
+{
+    ZI_TRY(e->session ? open_leased_slots(e) : open_private_slots(e));
+    bind_feeds(e);
+    return ZICO_OK;
+}
+
+void
+exec_slots_release(zi_exec *e, exec_prog *p)
+{
+    if (p->memory) e->os->unmap(e->os, p->memory, p->memory_bytes);
+    for (uint32_t s = 0; p->plan && s < p->plan->n_slots; s++) {
+        if (p->leases && p->leases[s])
+            zi_session_give_back(e->session, p->leases[s], NULL);
+        if (p->slot_fence && p->slot_fence[s]) e->dev->ops->fence_free(p->slot_fence[s]);
     }
-    if (e->session)
-        ZI_TRY(open_leases(e));
-    else
-        ZI_TRY(open_private(e));
-    return open_feeds(e);
+    zi_free(p->leases);
+    zi_free(p->slot_fence);
 }
 
 void
@@ -273,15 +348,7 @@ exec_memory_close(zi_exec *e)
 {
     if (e->memory) e->os->unmap(e->os, e->memory, e->memory_bytes);
     exec_fixed_close(e);
-    for (uint32_t s = 0; e->plan && s < e->plan->n_slots; s++) {
-        if (e->leases && e->leases[s])
-            zi_session_give_back(e->session, e->leases[s], NULL);
-        if (e->slot_fence && e->slot_fence[s]) e->dev->ops->fence_free(e->slot_fence[s]);
-    }
     for (uint32_t i = 0; i < EXEC_LEAD; i++)
         if (e->lead[i]) e->dev->ops->fence_free(e->lead[i]);
     for (uint32_t f = 0; f < e->n_feeds; f++) free(e->feeds[f].extra);
-    for (uint32_t r = 0; r < ZI_EXEC_AHEAD_MAX; r++) zi_free(e->runs[r].base);
-    zi_free(e->leases);
-    zi_free(e->slot_fence);
 }

@@ -58,34 +58,19 @@ typedef struct exec_copy {
     uint32_t         act;
 } exec_copy;
 
-/* One step under way. */
-typedef struct exec_run {
-    zi_exec     *e;
-    uint32_t     index;
-    char       **base;   /* [n_slots + n_feeds] */
-    exec_job    *jobs;   /* [n_pieces] */
-    exec_copy   *copies; /* [n_copies] */
-    zi_fence    *done;
-    bool         used;
-    uint64_t     step;
-    uint64_t    *begin_ns, *end_ns; /* [n_acts] */
-    uint64_t     stall_ns;          /* compute stream only, as is the next */
-    uint64_t     passed_ns;         /* the end of the last piece; 0: none yet */
-    zi_tensor_id bad;
-} exec_run;
+/* What a program needs for each step under way. */
+typedef struct exec_lane {
+    char     **base;              /* [n_slots + n_feeds] */
+    exec_job  *jobs;              /* [n_pieces] */
+    exec_copy *copies;            /* [n_copies] */
+    uint64_t  *begin_ns, *end_ns; /* [n_acts] */
+} exec_lane;
 
-struct zi_exec {
-    zi_exec_options opt;
-    const zi_graph *g;
-    zi_plan        *plan;
-    zi_cost        *cost;
-    zi_bound       *bound;
-    zi_place_stats  place;
-    const zi_os    *os;
-    zi_device      *dev;
-    bool            own_dev;
-    zi_stream      *compute, *out, *in; /* out, in: NULL unless the plan swaps */
-    zi_session     *session;
+/* A plan made ready: commands, pieces, memory for its slots.  Replaced as a whole. */
+typedef struct exec_prog {
+    zi_plan       *plan;
+    zi_place_stats place;
+    bool           passive; /* made on demand: exec/passive.h */
 
     exec_cmd   *cmds; /* [n_acts] */
     exec_ref   *refs;
@@ -93,21 +78,56 @@ struct zi_exec {
     uint32_t    n_pieces, n_copies;
     uint32_t   *open_at, *close_at; /* slots in order of opening, of closing */
     exec_ref   *last_ref;           /* [n_tensors] where a root is at the end of a step */
-    uint32_t    max_refs;
-    void      **ptrs; /* compute stream only */
+    uint64_t   *tier_at;            /* [n_tensors] UINT64_MAX: not in the tier */
+    uint64_t    tier_bytes;
+
+    char      *memory; /* private: all slots that are not fixed */
+    uint64_t   memory_bytes;
+    zi_lease **leases; /* [n_slots] in a session */
+    zi_fence **slot_fence;
+    exec_lane  lane[ZI_EXEC_AHEAD_MAX];
+} exec_prog;
+
+/* One step under way. */
+typedef struct exec_run {
+    zi_exec     *e;
+    uint32_t     index;
+    exec_lane   *lane; /* of the program at hand */
+    zi_fence    *done;
+    bool         used;
+    uint64_t     step;
+    uint64_t     first_ns, last_ns, busy_ns; /* of nodes that are over; first 0: none */
+    uint64_t     stall_ns;                   /* compute stream only, as is the next */
+    uint64_t     passed_ns;                  /* the end of the last piece; 0: none yet */
+    uint64_t     held_bytes; /* before it went on passively; 0: it did not */
+    zi_tensor_id bad;
+} exec_run;
+
+struct zi_exec {
+    zi_exec_options opt;
+    const zi_graph *g;
+    exec_prog       prog;
+    zi_cost        *cost;
+    zi_bound       *bound;
+    const zi_os    *os;
+    zi_device      *dev;
+    bool            own_dev;
+    zi_stream      *compute, *out, *in; /* out, in: NULL unless the plan swaps */
+    zi_session     *session;
+
+    void **ptrs; /* compute stream only */
 
     exec_feed_slot *feeds;
     uint32_t        n_feeds;
     uint32_t       *feed_of; /* [n_tensors] or EXEC_NOWHERE */
 
-    char      *memory; /* private: all slots */
+    bool       has_memory; /* for fixed slots and feeds */
+    char      *memory;     /* private: all fixed slots */
     uint64_t   memory_bytes;
-    bool       fresh;  /* nobody has written to it: all zero */
-    zi_lease **leases; /* [n_slots] in a session */
-    zi_lease  *fixed;  /* in a session: all fixed slots; NULL: none, or out */
+    bool       fresh; /* nobody has written to it: all zero */
+    zi_lease  *fixed; /* in a session: all fixed slots; NULL: none, or out */
     uint64_t   fixed_bytes;
-    zi_fence **slot_fence;
-    zi_fence **copy_fence; /* [n_tensors], where the plan swaps; else NULL */
+    zi_fence **copy_fence; /* [n_tensors] of what was ever moved; else NULL */
     zi_fence  *made;       /* a point of the compute stream that a copy waits for */
     zi_fence  *lead[EXEC_LEAD];
     uint64_t   lead_next;
@@ -117,6 +137,7 @@ struct zi_exec {
     exec_run  runs[ZI_EXEC_AHEAD_MAX];
     uint32_t  n_runs, next_run;
     exec_run *last_run; /* of the step queued last */
+    bool      renewed;  /* since then the program was replaced: outputs are gone */
     bool      in_step;  /* the session was told so */
     zi_tier  *away;     /* suspended: where the fixed slots are; else NULL */
 
@@ -134,20 +155,41 @@ struct zi_exec {
 };
 
 /* exec_memory.c */
-zico_status exec_memory_open(zi_exec *e);
+zico_status exec_memory_open(zi_exec *e); /* fixed slots, feeds */
 void        exec_memory_close(zi_exec *e);
+zico_status exec_slots_memory(zi_exec *e); /* of the program: all other slots */
+void        exec_slots_release(zi_exec *e, exec_prog *p);
 zico_status exec_slots_open(zi_exec *e, exec_run *r, const exec_piece *p);
 void        exec_slots_close(zi_exec *e, const exec_piece *p);
+void        exec_slots_close_all(zi_exec *e);
 zico_status exec_fixed_open(zi_exec *e); /* one lease for all fixed slots */
 void        exec_fixed_close(zi_exec *e);
 char       *exec_at(const exec_run *r, exec_ref ref);
 
+/* exec_prog.c */
+/* The plan (NULL: keep), or what becomes of it on demand within opt.budget_bytes; ready. */
+zico_status exec_prog_make(zi_exec *e, const zi_plan *plan, zi_graph_diag *diag);
+/* Ready what is in e->prog.plan, with its placement. */
+zico_status exec_prog_open(zi_exec *e, zi_graph_diag *diag);
+void        exec_prog_close(zi_exec *e, exec_prog *p);
+
 /* exec_compile.c */
 zico_status exec_compile(zi_exec *e, zi_graph_diag *diag);
+void        exec_tier_place(zi_exec *e, zi_tensor_id t);
+/* Where roots that are not fixed are when the first `n_acts` acts are over, and which of them
+ * the tier has. */
+void exec_replay(const zi_exec *e, uint32_t n_acts, exec_ref *ret_now, bool *ret_saved);
+
+/* exec.c */
+zico_status exec_issue(zi_exec *e, exec_run *r);
+
+/* exec_rescue.c */
+zico_status exec_rescue(zi_exec *e, exec_run *r, const exec_piece *at);
 
 /* exec_run.c */
 zi_work_fn exec_run_piece, exec_run_copy;
 void       exec_fail(zi_exec *e, zico_status st);
 void       exec_give_up(exec_run *r, zico_status st);
+void       exec_fold_times(exec_run *r, uint32_t n_acts);
 
 #endif /* ZI_EXEC_PRIVATE_H */

@@ -32,7 +32,7 @@ run_node(exec_run *r, const exec_cmd *cmd, unsigned n_threads)
 {
     zi_exec        *e = r->e;
     const zi_bnode *n = &e->bound->node[cmd->what];
-    const exec_ref *ref = e->refs + cmd->first_ref;
+    const exec_ref *ref = e->prog.refs + cmd->first_ref;
     void          **p = e->ptrs;
     char           *scratch = exec_at(r, cmd->scratch);
     zi_kcall        call = {.op = &n->k,
@@ -78,7 +78,7 @@ look_for_bad(exec_run *r, const exec_cmd *cmd, unsigned n_threads)
         if (n->out[i] == ZI_ID_NONE) continue;
         const zi_kview *v = &e->bound->view[n->out[i]];
         if (v->dtype != ZI_DTYPE_F32) continue;
-        const void *at = exec_at(r, e->refs[cmd->first_ref + n->n_in + i]);
+        const void *at = exec_at(r, e->prog.refs[cmd->first_ref + n->n_in + i]);
         if (e->bound->own->find_bad(at, v->layout.n_pad, n_threads) >= 0)
             r->bad = n->out[i];
     }
@@ -91,7 +91,7 @@ read_loss(const exec_run *r)
 
     if (e->g->loss == ZI_ID_NONE) return (double)NAN;
     float loss;
-    memcpy(&loss, exec_at(r, e->last_ref[e->g->loss]), sizeof loss);
+    memcpy(&loss, exec_at(r, e->prog.last_ref[e->g->loss]), sizeof loss);
     return (double)loss;
 }
 
@@ -103,7 +103,7 @@ keep_outputs(exec_run *r)
 
     for (zi_tensor_id t = 0; e->kept && t < e->g->n_tensors; t++)
         if (e->kept[t])
-            memcpy(e->kept[t], exec_at(r, e->last_ref[t]),
+            memcpy(e->kept[t], exec_at(r, e->prog.last_ref[t]),
                    e->bound->view[t].layout.bytes);
 }
 
@@ -132,30 +132,46 @@ exec_give_up(exec_run *r, zico_status st)
     post_result(r->e, &res);
 }
 
+/* Nodes among the program's first acts, which are over. */
+void
+exec_fold_times(exec_run *r, uint32_t n_acts)
+{
+    zi_exec *e = r->e;
+
+    for (uint32_t a = 0; a < n_acts; a++) {
+        const exec_cmd *cmd = &e->prog.cmds[a];
+        if (cmd->kind != ZI_ACT_RUN && cmd->kind != ZI_ACT_REDO) continue;
+        const uint64_t begin = r->lane->begin_ns[a], end = r->lane->end_ns[a];
+        if (!r->first_ns || begin < r->first_ns) r->first_ns = begin;
+        if (end > r->last_ns) r->last_ns = end;
+        r->busy_ns += end - begin;
+        e->node_ns[cmd->what] += (double)(end - begin);
+        e->node_runs[cmd->what]++;
+    }
+}
+
+static uint64_t
+peak_of(const exec_run *r)
+{
+    const uint64_t peak = r->e->prog.place.peak_slot_bytes;
+    return r->held_bytes > peak ? r->held_bytes : peak;
+}
+
 static void
 finish_step(exec_run *r)
 {
-    zi_exec       *e = r->e;
-    const uint32_t n = e->plan->n_acts;
-    uint64_t       begin = UINT64_MAX, end = 0, busy = 0;
+    zi_exec *e = r->e;
 
-    for (uint32_t a = 0; a < n; a++) {
-        if (e->cmds[a].kind != ZI_ACT_RUN && e->cmds[a].kind != ZI_ACT_REDO) continue;
-        const uint64_t ns = r->end_ns[a] - r->begin_ns[a];
-        if (r->begin_ns[a] < begin) begin = r->begin_ns[a];
-        if (r->end_ns[a] > end) end = r->end_ns[a];
-        busy += ns;
-        e->node_ns[e->cmds[a].what] += (double)ns;
-        e->node_runs[e->cmds[a].what]++;
-    }
+    exec_fold_times(r, e->prog.plan->n_acts);
     zi_exec_step_result res = {.step = r->step,
                                .status = (zico_status)atomic_load(&e->failed),
                                .loss = read_loss(r),
-                               .begin_ns = n ? begin : 0,
-                               .ns = end > begin ? end - begin : 0,
-                               .busy_ns = busy,
+                               .begin_ns = r->first_ns,
+                               .ns = r->last_ns - r->first_ns,
+                               .busy_ns = r->busy_ns,
                                .stall_ns = r->stall_ns,
-                               .peak_bytes = e->place.peak_slot_bytes,
+                               .peak_bytes = peak_of(r),
+                               .passive = e->prog.passive || r->held_bytes,
                                .bad = r->bad};
     if (res.status == ZICO_OK &&
         ((e->g->loss != ZI_ID_NONE && !isfinite(res.loss)) || r->bad != ZI_ID_NONE))
@@ -184,16 +200,16 @@ exec_run_copy(void *arg, unsigned n_cores)
     const exec_copy *c = arg;
     exec_run        *r = c->run;
     zi_exec         *e = r->e;
-    const exec_cmd  *cmd = &e->cmds[c->act];
-    char            *at = exec_at(r, e->refs[cmd->first_ref]);
+    const exec_cmd  *cmd = &e->prog.cmds[c->act];
+    char            *at = exec_at(r, e->prog.refs[cmd->first_ref]);
 
     (void)n_cores;
-    r->begin_ns[c->act] = e->os->now_ns(e->os);
+    r->lane->begin_ns[c->act] = e->os->now_ns(e->os);
     zico_status st = cmd->kind == ZI_ACT_OUT
                          ? zi_tier_write(e->opt.tier, cmd->tier_at, at, cmd->bytes)
                          : zi_tier_read(e->opt.tier, cmd->tier_at, at, cmd->bytes);
     if (st < 0) exec_fail(e, st);
-    r->end_ns[c->act] = e->os->now_ns(e->os);
+    r->lane->end_ns[c->act] = e->os->now_ns(e->os);
 }
 
 /* The tide as it is felt by the device: slots from their first kernel to their last. */
@@ -202,7 +218,7 @@ note_tide(zi_exec *e, const uint32_t *slots, uint32_t n, int sign, uint64_t now_
 {
     for (uint32_t i = 0; e->session && i < n; i++)
         zi_session_tide_add(e->session, now_ns,
-                            sign * (int64_t)e->plan->slots[slots[i]].size_bytes);
+                            sign * (int64_t)e->prog.plan->slots[slots[i]].size_bytes);
 }
 
 void
@@ -211,17 +227,17 @@ exec_run_piece(void *arg, unsigned n_cores)
     const exec_job   *job = arg;
     exec_run         *r = job->run;
     zi_exec          *e = r->e;
-    const exec_piece *p = &e->pieces[job->piece];
+    const exec_piece *p = &e->prog.pieces[job->piece];
     uint64_t          now = e->os->now_ns(e->os);
 
-    note_tide(e, e->open_at + p->first_open, p->n_open, 1, now);
-    if (e->cmds[p->begin].kind == ZI_ACT_WAIT && r->passed_ns)
-        r->stall_ns += now - r->passed_ns;
+    note_tide(e, e->prog.open_at + p->first_open, p->n_open, 1, now);
+    const uint64_t was = r->passed_ns;
+    if (e->prog.cmds[p->begin].kind == ZI_ACT_WAIT && was) r->stall_ns += now - was;
     for (uint32_t a = p->begin; a < p->end; a++) {
-        const exec_cmd *cmd = &e->cmds[a];
+        const exec_cmd *cmd = &e->prog.cmds[a];
         if (cmd->kind == ZI_ACT_OUT || cmd->kind == ZI_ACT_IN)
             continue; /* exec_run_copy */
-        r->begin_ns[a] = now;
+        r->lane->begin_ns[a] = cmd->kind == ZI_ACT_WAIT && was ? was : now;
         if (cmd->kind == ZI_ACT_RUN || cmd->kind == ZI_ACT_REDO) {
             const unsigned nt = threads_now(e, n_cores);
             if (atomic_load_explicit(&e->failed, memory_order_relaxed) == 0)
@@ -229,9 +245,9 @@ exec_run_piece(void *arg, unsigned n_cores)
             if (e->opt.watch && r->bad == ZI_ID_NONE) look_for_bad(r, cmd, nt);
             now = e->os->now_ns(e->os);
         }
-        r->end_ns[a] = now;
+        r->lane->end_ns[a] = now;
     }
     r->passed_ns = now;
-    note_tide(e, e->close_at + p->first_close, p->n_close, -1, now);
-    if (p->end == e->plan->n_acts) finish_step(r);
+    note_tide(e, e->prog.close_at + p->first_close, p->n_close, -1, now);
+    if (p->end == e->prog.plan->n_acts) finish_step(r);
 }

@@ -21,13 +21,13 @@ resting_place(const zi_exec *e, zi_tensor_id t)
     const zi_role   r = e->g->tensors[t].role;
     const exec_run *run = e->last_run ? e->last_run : &e->runs[0];
 
-    if (e->last_ref[t].slot == EXEC_NOWHERE) return NULL;
+    if (e->prog.last_ref[t].slot == EXEC_NOWHERE) return NULL;
     if (e->kept && e->kept[t]) return e->kept[t];
     if (e->away) return NULL;
     if (!is_kept(r) && r != ZI_ROLE_INPUT && r != ZI_ROLE_LABEL &&
-        (!zi_graph_lives_on(e->g, t) || !e->last_run))
+        (!zi_graph_lives_on(e->g, t) || !e->last_run || e->renewed))
         return NULL;
-    return exec_at(run, e->last_ref[t]);
+    return exec_at(run, e->prog.last_ref[t]);
 }
 
 zico_status
@@ -142,10 +142,10 @@ zi_exec_read_memory(const zi_exec *e, zi_exec_memory *ret_memory)
     for (uint32_t f = 0; f < e->n_feeds; f++)
         staging += e->feeds[f].bytes * (e->n_runs - 1);
     *ret_memory = (zi_exec_memory){.fixed_bytes = zi_cost_fixed_bytes(e->g, e->cost),
-                                   .peak_live_bytes = e->place.peak_live_bytes,
-                                   .peak_slot_bytes = e->place.peak_slot_bytes,
+                                   .peak_live_bytes = e->prog.place.peak_live_bytes,
+                                   .peak_slot_bytes = e->prog.place.peak_slot_bytes,
                                    .outside_bytes = staging + e->kept_bytes,
-                                   .mean_ratio = e->place.mean_ratio};
+                                   .mean_ratio = e->prog.place.mean_ratio};
 }
 
 zico_status
@@ -178,16 +178,16 @@ zi_exec_events(zi_exec *e, zi_exec_event *ret_events, size_t cap)
 {
     size_t n = 0;
 
-    if (zi_exec_drain(e) < 0 || !e->last_run) return 0;
+    if (zi_exec_drain(e) < 0 || !e->last_run || e->renewed) return 0;
     const exec_run *r = e->last_run;
-    for (uint32_t a = 0; a < e->plan->n_acts; a++) {
-        if (e->cmds[a].kind == ZI_ACT_DROP) continue;
+    for (uint32_t a = 0; a < e->prog.plan->n_acts; a++) {
+        if (e->prog.cmds[a].kind == ZI_ACT_DROP) continue;
         if (n < cap)
             ret_events[n] = (zi_exec_event){.step = r->step,
-                                            .kind = e->cmds[a].kind,
-                                            .what = e->cmds[a].what,
-                                            .begin_ns = r->begin_ns[a],
-                                            .end_ns = r->end_ns[a]};
+                                            .kind = e->prog.cmds[a].kind,
+                                            .what = e->prog.cmds[a].what,
+                                            .begin_ns = r->lane->begin_ns[a],
+                                            .end_ns = r->lane->end_ns[a]};
         n++;
     }
     return n;
@@ -196,7 +196,7 @@ zi_exec_events(zi_exec *e, zi_exec_event *ret_events, size_t cap)
 const zi_plan *
 zi_exec_plan(const zi_exec *e)
 {
-    return e->plan;
+    return e->prog.plan;
 }
 
 const zi_graph *
