@@ -5,6 +5,7 @@
  * Random tests draw from t_rand(); the seed is printed when the program starts
  * and ZI_SEED=N replays it.  Without ZI_SEED a fixed sample is used, so that
  * the suite says the same thing twice; ZI_SEED=random takes the clock's.
+ * ZI_TEST=name* runs only the tests of that name.
  */
 #ifndef ZI_TEST_H
 #define ZI_TEST_H

@@ -73,6 +73,13 @@ ZICO_API void zico_session_close(zico_session *s);
 ZICO_API ZICO_NODISCARD zico_status zico_step_begin(zico_session *s, uint64_t wait_ns);
 ZICO_API ZICO_NODISCARD zico_status zico_step_end(zico_session *s);
 
+/* Inside a step that will need more pool memory than its claim: `claim_bytes` in all, asked for
+ * before any of it is taken.  Waits until it is safe for everybody.  E_BUDGET: can never fit;
+ * E_NOMEM: refused, everything else was tried; E_TIMEOUT; E_STATE outside a step.  (An
+ * allocation that goes beyond a declared claim does this by itself.) */
+ZICO_API ZICO_NODISCARD zico_status zico_step_raise(zico_session *s, uint64_t claim_bytes,
+                                                    uint64_t wait_ns);
+
 /* Get `size_bytes` aligned to `align` (a power of two up to 2 MiB).  The content is
  * undefined: it may be what another job of the same user left there.
  * E_BUDGET: can never fit; E_TIMEOUT; E_NOMEM: refused, as this job went beyond its claim. */

@@ -1,6 +1,7 @@
 /* broker.c -- making a broker, running it, ending it in order. */
 #include "broker/inside.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +26,7 @@ fill_options(zi_broker *b, const zi_broker_options *opt)
         b->member[j].pidfd = -1;
         b->member[j].peer = ZI_PEER_NONE;
     }
-    b->ep = b->stop_fd = b->random_fd = -1;
+    b->ep = b->stop_fd = b->random_fd = b->parent_fd = -1;
     b->wake_ns = UINT64_MAX;
     b->empty_since_ns = b->os->now_ns(b->os);
 }
@@ -111,6 +112,20 @@ zi_broker_stop(zi_broker *b)
     b->os->wake(b->os, b->stop_fd);
 }
 
+zico_status
+zi_broker_watch_parent(zi_broker *b, int32_t pid)
+{
+    long rc = b->os->pidfd(b->os, pid);
+
+    if (rc == -ESRCH) {
+        b->orphaned = true; /* already */
+        return ZICO_OK;
+    }
+    ZI_TRY(take_fd(rc, &b->parent_fd));
+    rc = zi_loop_watch(b, b->parent_fd, EPOLLIN, zi_loop_tag(ZI_TAG_PARENT, 0, 0));
+    return zi_os_status(rc);
+}
+
 /* Everybody hears that it is over, and that there is no successor. */
 static void
 say_goodbye(zi_broker *b)
@@ -125,7 +140,8 @@ zi_broker_run(zi_broker *b)
 {
     zico_status st = ZICO_OK;
 
-    while (!b->ending && st >= 0) st = zi_broker_turn(b, -1);
+    while (!b->ending && !b->orphaned && st >= 0) st = zi_broker_turn(b, -1);
+    if (st >= 0 && b->orphaned && !b->ending) return ZICO_E_GONE;
     if (st < 0) {
         zi_log(ZI_LOG_ERROR, "the loop fails: %s", zico_status_text(st));
         return st;
@@ -156,6 +172,7 @@ zi_broker_free(zi_broker *b)
         b->peer[i]->job = ZI_JOB_NONE; /* it is not lost: we are */
         zi_peer_close(b, b->peer[i]);
     }
+    close_fd(b, b->parent_fd);
     close_fd(b, b->random_fd);
     close_fd(b, b->stop_fd);
     close_fd(b, b->ep);

@@ -66,8 +66,10 @@ const char *zi_estate_path(const zi_estate *e);
 /* `estate` stays the caller's and must outlive the broker; NULL: one of its own. */
 zico_status
 zi_broker_new(const zi_broker_options *opt, zi_estate *estate, zi_broker **ret_broker);
-/* Until it is stopped, told to shut down, or lingered long enough.  OK: an orderly end. */
+/* Until it is stopped, told to shut down, or lingered long enough.  OK: an orderly end.
+ * E_GONE: the parent is dead; everything is as it was, and nobody has been told. */
 zico_status zi_broker_run(zi_broker *b);
+zico_status zi_broker_watch_parent(zi_broker *b, int32_t pid);
 /* One turn: waits at most max_ns for something to happen.  For tests. */
 zico_status zi_broker_turn(zi_broker *b, int64_t max_ns);
 void        zi_broker_stop(zi_broker *b); /* any thread, signal handlers too */
@@ -77,7 +79,7 @@ const char *zi_broker_socket(const zi_broker *b);
 /* -- a broker that is restarted -------------------------------------------------------------- */
 
 /* `zico serve`: a child process is the broker; if it dies other than by an orderly end, the
- * next one inherits the estate.  Returns when it has ended in order (SIGTERM, SIGINT,
+ * next one inherits the estate; if the parent dies, the child becomes the parent.  Returns when it has ended in order (SIGTERM, SIGINT,
  * shutdown, linger), or when it cannot be kept alive.  Once it listens, `on_ready` (may be
  * NULL) is called in the parent. */
 typedef void zi_on_ready(const char *socket_path, void *user);

@@ -72,7 +72,7 @@ grant(zi_broker *b, const zi_effect *e)
     static const zi_grant nothing;
     const zi_grant       *g = e->grant ? e->grant : &nothing;
     zi_table_row         *row = &b->estate->leases->row[e->job];
-    uint64_t              bytes = e->value;
+    uint64_t              bytes = e->hold == ZI_HOLD_PRIVATE ? e->value : 0;
 
     punch(b, g);
     b->booked = true;

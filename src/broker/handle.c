@@ -85,7 +85,11 @@ on_uncharge(zi_broker *b, zi_peer *p, const zi_msg_uncharge *m)
 static void
 on_raise(zi_broker *b, zi_peer *p, const zi_msg_raise *m)
 {
-    uint64_t    now = b->os->now_ns(b->os);
+    uint64_t now = b->os->now_ns(b->os);
+
+    zi_log(ZI_LOG_STEP, "raise,%s,%u,%" PRIu64, b->estate->leases->row[p->job].name,
+           b->msg.seq, m->claim_bytes);
+    b->member[p->job].raise_seq = b->msg.seq;
     zico_status st =
         zi_decide(b, zi_desk_raise(b->desk, p->job, b->msg.seq, m->claim_bytes, now));
 
@@ -153,6 +157,8 @@ on_suspended(zi_broker *b, zi_peer *p, const zi_msg_suspended *m)
 {
     uint64_t now = b->os->now_ns(b->os);
 
+    if (m->status < 0) /* it stays and goes on */
+        atomic_store(&b->estate->leases->row[p->job].paused, 0u);
     if (m->status < 0)
         zi_log(ZI_LOG_ERROR, "%s cannot be suspended: %s; it stays in memory",
                b->estate->leases->row[p->job].name,

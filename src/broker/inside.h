@@ -73,6 +73,7 @@ typedef struct zi_member {
     int               pidfd;
     int32_t           pid;
     uint32_t          step_seq;   /* of the STEP_ASK that waits; 0: none             */
+    uint32_t          raise_seq;  /* of its last RAISE; 0: none                      */
     uint32_t          replay_seq; /* highest seq with regions in the table at a rejoin */
     uint64_t          listed_ns;  /* after a restart: since when it is listed        */
     zi_tide_recorder *recorder;   /* NULL: no TIDE came yet                          */
@@ -90,8 +91,9 @@ struct zi_broker {
     bool              owns_estate;
     zi_desk          *desk;
     zi_tide_store    *tides;
-    int               ep, stop_fd, random_fd;
-    bool              ending; /* orderly */
+    int               ep, stop_fd, random_fd, parent_fd;
+    bool              ending;   /* orderly */
+    bool              orphaned; /* whoever supervised us is dead */
     char              policy[32];
 
     zi_peer  *peer[ZI_PEERS_MAX];
@@ -167,7 +169,13 @@ void zi_people_limit(zi_broker *b, zi_peer *p, uint32_t seq, const zi_msg_limit 
 void zi_people_control(zi_broker *b, zi_peer *p, uint32_t seq, const zi_msg_control *m);
 
 /* -- loop.c --------------------------------------------------------------------------------- */
-typedef enum zi_tag { ZI_TAG_LISTEN, ZI_TAG_STOP, ZI_TAG_PEER, ZI_TAG_MEMBER } zi_tag;
+typedef enum zi_tag {
+    ZI_TAG_LISTEN,
+    ZI_TAG_STOP,
+    ZI_TAG_PARENT,
+    ZI_TAG_PEER,
+    ZI_TAG_MEMBER,
+} zi_tag;
 uint64_t zi_loop_tag(zi_tag tag, uint32_t index, uint32_t generation);
 long     zi_loop_watch(zi_broker *b, int fd, uint32_t events, uint64_t tag);
 /* A call of the desk, with its time taken. */

@@ -48,6 +48,9 @@ serve(zi_broker *b, const struct epoll_event *ev, zi_tag kind)
     case ZI_TAG_STOP:
         b->ending = true;
         break;
+    case ZI_TAG_PARENT:
+        b->orphaned = true;
+        break;
     }
 }
 
@@ -112,7 +115,7 @@ sweep(zi_broker *b)
 zico_status
 zi_broker_turn(zi_broker *b, int64_t max_ns)
 {
-    static const zi_tag order[] = {ZI_TAG_STOP, ZI_TAG_MEMBER, ZI_TAG_PEER,
+    static const zi_tag order[] = {ZI_TAG_STOP, ZI_TAG_PARENT, ZI_TAG_MEMBER, ZI_TAG_PEER,
                                    ZI_TAG_LISTEN};
     struct epoll_event  ev[EVENTS_MAX];
     uint64_t            now = b->os->now_ns(b->os), at = next_time(b);

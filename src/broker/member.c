@@ -285,16 +285,17 @@ static void
 cancel_waiting(zi_broker *b, zi_job_id job)
 {
     const zi_ledger *l = zi_desk_ledger(b->desk);
-    uint32_t         seq[ZI_LEDGER_REQS_PER_JOB + 1];
+    uint32_t         seq[ZI_LEDGER_REQS_PER_JOB + 2];
     size_t           n = 0;
     uint64_t         now = b->os->now_ns(b->os);
 
     for (size_t i = 0; i < zi_ledger_n_requests(l) && n < ZI_LEDGER_REQS_PER_JOB; i++)
         if (zi_ledger_request(l, i)->job == job) seq[n++] = zi_ledger_request(l, i)->seq;
     if (b->member[job].step_seq) seq[n++] = b->member[job].step_seq;
+    if (b->member[job].raise_seq) seq[n++] = b->member[job].raise_seq;
     for (size_t i = 0; i < n; i++)
         zi_decide(b, zi_desk_cancel(b->desk, job, seq[i], now));
-    b->member[job].step_seq = 0;
+    b->member[job].step_seq = b->member[job].raise_seq = 0;
 }
 
 void
@@ -341,6 +342,8 @@ adopt(zi_broker *b, zi_job_id job, bool in_step, uint64_t step_no, uint64_t priv
     if (row_of(b, job)->in_step) spec.step_claim_bytes = row_of(b, job)->step_claim_bytes;
     ZI_TRY(zi_desk_adopt(b->desk, job, &spec, in_step, step_no, now));
     b->member[job].adopted = true;
+    if (row_of(b, job)->paused)
+        ZI_TRY(zi_desk_control(b->desk, job, ZI_CONTROL_PAUSE, now));
     for (uint32_t i = 0; i < t->head->n_regions; i++)
         if (zi_leases_owner(t, i) == job)
             ZI_TRY(zi_ledger_adopt_region(l, job, i, zi_leases_hold(t, i)));

@@ -160,6 +160,9 @@ zi_people_control(zi_broker *b, zi_peer *p, uint32_t seq, const zi_msg_control *
     zico_status st = zi_decide(b, zi_desk_control(b->desk, job, (zi_control)m->verb,
                                                   b->os->now_ns(b->os)));
     zi_effects(b);
+    if (st >= 0) /* a successor is to know */
+        atomic_store(&b->estate->leases->row[job].paused,
+                     (uint32_t)(m->verb != ZI_CONTROL_RESUME));
     answer(b, p, seq, outcome_of(st), b->estate->leases->row[job].revision, 0,
            "%s %s%s%s", verb[m->verb], m->name, st < 0 ? ": " : "",
            st < 0 ? zico_status_text(st) : "");

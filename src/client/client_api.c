@@ -99,6 +99,13 @@ zico_step_end(zico_session *s)
 }
 
 zico_status
+zico_step_raise(zico_session *s, uint64_t claim_bytes, uint64_t wait_ns)
+{
+    zico_status st = check(s);
+    return st < 0 ? st : zi_session_raise(s->session, claim_bytes, wait_ns);
+}
+
+zico_status
 zico_alloc(zico_session *s, zico_class cls, size_t size_bytes, size_t align,
            uint64_t wait_ns, void **ret_block)
 {

@@ -6,6 +6,8 @@
 #include <math.h>
 #include <string.h>
 
+#define RAISE_ONCE_NS 500000000u /* a raise that will not wait: for the answer itself */
+
 /* -- out and in, at a step boundary ------------------------------------------------------------- */
 
 void
@@ -88,6 +90,14 @@ await_go(zi_session *s, zi_pending *p)
     }
 }
 
+/* As the broker counts it: in whole regions. */
+static uint64_t
+declared_claim(const zi_session *s)
+{
+    uint64_t unit = s->shape.region_bytes, claim = s->opt.claim_bytes;
+    return claim > UINT64_MAX - unit ? claim : (claim + unit - 1) / unit * unit;
+}
+
 zico_status
 zi_session_step_begin(zi_session *s, uint64_t wait_ns)
 {
@@ -116,6 +126,7 @@ zi_session_step_begin(zi_session *s, uint64_t wait_ns)
         s->step_start_ns = now;
         s->step_stall_ns = 0;
         s->step_peak_bytes = s->step_bytes;
+        s->step_claim_bytes = declared_claim(s);
         zi_tide_recorder_begin(s->recorder, now);
         s->held_bytes = 0;
         if (s->opt.hold_step)
@@ -125,6 +136,43 @@ zi_session_step_begin(zi_session *s, uint64_t wait_ns)
     }
     pthread_mutex_unlock(&s->mu);
     return st;
+}
+
+/* -- more than was claimed -------------------------------------------------------------------- */
+
+zico_status
+zi_step_raise(zi_session *s, uint64_t claim_bytes, uint64_t deadline_ns)
+{
+    zi_pending p = {.ask = {.type = ZI_MSG_RAISE, .deadline_ns = deadline_ns}};
+
+    while (s->raising)
+        if (!zi_wait_until(s, deadline_ns)) return ZICO_E_TIMEOUT;
+    if (!s->in_step) return ZICO_E_STATE; /* it ended meanwhile */
+    if (claim_bytes <= s->step_claim_bytes || s->state == ZI_LINK_LOCAL) return ZICO_OK;
+    p.runs = p.few;
+    p.ask.raise.claim_bytes = claim_bytes;
+    s->raising = true;
+    zi_link_ask(s, &p);
+    zi_link_await(s, &p);
+    s->raising = false;
+    if (p.status >= 0) s->step_claim_bytes = claim_bytes;
+    pthread_cond_broadcast(&s->changed);
+    return p.status;
+}
+
+zico_status
+zi_session_raise(zi_session *s, uint64_t claim_bytes, uint64_t wait_ns)
+{
+    if (claim_bytes == 0) return ZICO_E_ARG;
+    if (!zi_session_usable(s)) return ZICO_E_STATE;
+    uint64_t start = s->os->now_ns(s->os);
+    uint64_t deadline = wait_ns ? zi_wait_deadline(s, wait_ns) : start + RAISE_ONCE_NS;
+
+    pthread_mutex_lock(&s->mu);
+    zico_status st = s->in_step ? zi_step_raise(s, claim_bytes, deadline) : ZICO_E_STATE;
+    if (s->in_step) s->stats.wait_lease_ns += s->os->now_ns(s->os) - start;
+    pthread_mutex_unlock(&s->mu);
+    return or_alone(st);
 }
 
 /* -- telling what was seen -------------------------------------------------------------------- */

@@ -303,6 +303,9 @@ zi_link_send_pending(zi_session *s, zi_pending *p)
         m->charge = p->ask.charge;
         if (m->charge.wait_ns) m->charge.wait_ns = remaining(s, p->ask.deadline_ns);
         break;
+    case ZI_MSG_RAISE:
+        m->raise = p->ask.raise;
+        break;
     default:
         m->step_ask = p->ask.step_ask;
         break;
@@ -322,6 +325,26 @@ zi_link_ask(zi_session *s, zi_pending *p)
     if (s->state == ZI_LINK_JOINED) zi_link_send_pending(s, p);
 }
 
+static unsigned
+count_asks(const zi_session *s)
+{
+    unsigned n = 0;
+
+    for (const zi_pending *p = s->pending; p; p = p->next)
+        n += p->ask.type == ZI_MSG_LEASE || p->ask.type == ZI_MSG_CHARGE;
+    return n;
+}
+
+zico_status
+zi_link_await_room(zi_session *s, uint64_t deadline_ns)
+{
+    while (count_asks(s) >= ZI_WIRE_ASKS_MAX - 1) { /* one is for what is taken ahead */
+        if (deadline_ns == 0) return ZICO_E_BUSY;
+        if (!zi_wait_until(s, deadline_ns)) return ZICO_E_TIMEOUT;
+    }
+    return ZICO_OK;
+}
+
 /* Nobody answers: take the request back. */
 static void
 give_up(zi_session *s, zi_pending *p, zico_status st)
@@ -336,12 +359,15 @@ give_up(zi_session *s, zi_pending *p, zico_status st)
         p->n_runs = p->n_regions = 0;
     }
     answer(s, p, st);
+    pthread_cond_broadcast(&s->changed); /* there is room for another's */
 }
 
-/* The broker keeps deadlines itself; ours comes a little later, for a broker that hangs. */
+/* The broker keeps deadlines itself; ours comes a little later, for a broker that hangs.  RAISE
+ * carries none. */
 static uint64_t
-late(uint64_t deadline_ns)
+late(const zi_pending *p, uint64_t deadline_ns)
 {
+    if (p->ask.type == ZI_MSG_RAISE) return deadline_ns;
     return deadline_ns > UINT64_MAX - ZI_SESSION_LATE_NS
                ? UINT64_MAX
                : deadline_ns + ZI_SESSION_LATE_NS;
@@ -376,7 +402,7 @@ zi_link_await(zi_session *s, zi_pending *p)
 {
     uint64_t until = p->ask.deadline_ns ? p->ask.deadline_ns : s->os->now_ns(s->os);
 
-    until = late(until);
+    until = late(p, until);
     s->n_waiting++;
     if (!p->answered) zi_link_arm(s, false);
     while (!p->answered && !is_called_away(s, p)) {

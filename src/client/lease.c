@@ -524,6 +524,24 @@ prepare(zi_pending *p, zico_class cls, uint32_t n, unsigned flags, uint64_t wait
     return ZICO_OK;
 }
 
+/* With mu held.  A job that has said what a step needs, and now needs more, says so before it
+ * takes it (messages.def, RAISE).  What can never be claimed is left for LEASE to judge, which
+ * knows what is on its way back. */
+static zico_status
+raise_claim(zi_session *s, const zi_pending *p)
+{
+    const zi_msg_lease *m = &p->ask.lease;
+    uint64_t unit = s->shape.region_bytes, held = s->step_bytes + s->n_stock * unit;
+
+    if (!s->in_step || s->step_claim_bytes == 0 || m->cls == ZICO_CLASS_FIXED ||
+        m->ahead || m->wait_ns == 0)
+        return ZICO_OK;
+    uint64_t need = held + m->n_regions * unit;
+    if (need <= s->step_claim_bytes) return ZICO_OK;
+    zico_status st = zi_step_raise(s, need, p->ask.deadline_ns);
+    return st == ZICO_E_NOMEM || st == ZICO_E_TIMEOUT ? st : ZICO_OK;
+}
+
 /* With mu held. */
 static zico_status
 obtain(zi_session *s, zi_pending *p)
@@ -543,8 +561,12 @@ obtain(zi_session *s, zi_pending *p)
     if (s->state == ZI_LINK_LOCAL) {
         p->status = zi_local_take(s, p, p->ask.deadline_ns);
     } else {
-        zi_link_ask(s, p);
-        zi_link_await(s, p);
+        p->status = raise_claim(s, p);
+        if (p->status >= 0) p->status = zi_link_await_room(s, p->ask.deadline_ns);
+        if (p->status >= 0) {
+            zi_link_ask(s, p);
+            zi_link_await(s, p);
+        }
     }
     uint64_t waited = s->os->now_ns(s->os) - start;
     if (s->in_step) {

@@ -158,6 +158,7 @@ charge_over_wire(zi_session *s, uint64_t size_bytes, uint64_t wait_ns)
     p.ask.type = ZI_MSG_CHARGE;
     p.ask.deadline_ns = zi_wait_deadline(s, wait_ns);
     p.ask.charge = (zi_msg_charge){.size_bytes = size_bytes, .wait_ns = wait_ns};
+    ZI_TRY(zi_link_await_room(s, p.ask.deadline_ns));
     zi_link_ask(s, &p);
     zi_link_await(s, &p);
     if (p.status == ZICO_E_GONE || p.status == ZICO_E_DENIED) {

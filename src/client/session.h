@@ -124,6 +124,11 @@ typedef struct zi_step_info {
 zico_status
      zi_session_step_end(zi_session *s, const zi_step_info *info); /* NULL is fine */
 bool zi_session_in_step(zi_session *s);
+/* Inside a step that will come to hold more pool memory than its claim: `claim_bytes` in all,
+ * asked for before they are taken, so that it waits with the least in its hands.  E_BUDGET: can
+ * never fit; E_NOMEM: no larger claim became safe; E_TIMEOUT; E_STATE: not in a step.  A lease
+ * that goes beyond a declared claim, and may wait, raises it by itself. */
+zico_status zi_session_raise(zi_session *s, uint64_t claim_bytes, uint64_t wait_ns);
 /* A line for people, shown by zico status. */
 void zi_session_note(zi_session *s, const char *text);
 

@@ -44,6 +44,7 @@ typedef struct zi_pending {
             zi_msg_lease    lease;
             zi_msg_charge   charge;
             zi_msg_step_ask step_ask;
+            zi_msg_raise    raise;
         };
     } ask;
     bool        answered;
@@ -136,7 +137,9 @@ struct zi_session {
     bool              tide_by_caller;
     bool              in_step, suspend_asked, resume_asked, suspended;
     uint64_t          step_no, step_start_ns, step_stall_ns, step_peak_bytes;
-    uint64_t          step_bytes; /* leased, not fixed */
+    uint64_t          step_bytes;       /* leased, not fixed */
+    uint64_t          step_claim_bytes; /* declared or raised; 0: the broker learns it */
+    bool              raising;          /* a RAISE flies: one at a time */
     zi_tide           tide;
 
     _Atomic unsigned    cores; /* told last; read by kernels without the lock */
@@ -153,6 +156,9 @@ zico_status zi_link_join(zi_session *s);
 long zi_link_receive(zi_session *s, uint64_t wait_ns, int *fds, size_t *n_fds);
 /* With mu held.  Send s->tx_msg; false: the broker is gone (state says so now). */
 bool zi_link_send(zi_session *s, const int *fds, size_t n_fds);
+/* With mu held.  The broker takes ZI_WIRE_ASKS_MAX requests of a job at a time and drops who sends
+ * more again and again: wait until there is room for one.  E_BUSY: deadline 0 and there is none. */
+zico_status zi_link_await_room(zi_session *s, uint64_t deadline_ns);
 /* With mu held.  Put a request on the list and on the wire, under a new seq. */
 void zi_link_ask(zi_session *s, zi_pending *p);
 /* With mu held.  Wait for the answer; p is off the list afterwards, except that a STEP_ASK
@@ -194,6 +200,10 @@ void zi_lease_flush(zi_session *s);        /* send the RETURN put together */
 void zi_lease_note_held(zi_session *s, uint64_t at_ns); /* for hold_step */
 /* Bytes of leases and charges, for the peak. */
 void zi_lease_count_peak(zi_session *s);
+
+/* -- client_step.c ---------------------------------------------------------------------------- */
+/* With mu held, inside a step: a claim of claim_bytes in all, if it is less yet. */
+zico_status zi_step_raise(zi_session *s, uint64_t claim_bytes, uint64_t deadline_ns);
 
 /* -- local_pool.c ------------------------------------------------------------------------------ */
 zico_status zi_local_open(zi_session *s);

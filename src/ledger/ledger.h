@@ -39,10 +39,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/run.h"
+#include "wire/wire.h"
 #include "zico/status.h"
 
 #define ZI_LEDGER_JOBS_MAX     1024u
-#define ZI_LEDGER_REQS_PER_JOB 16u
+#define ZI_LEDGER_REQS_PER_JOB ZI_WIRE_ASKS_MAX
 #define ZI_LEDGER_RUNS_MAX     512u /* runs in one grant; equals the wire's RUNS maximum */
 #define ZI_JOB_NONE            UINT32_MAX
 

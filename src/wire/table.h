@@ -77,7 +77,8 @@ typedef struct zi_table_row {
     _Atomic uint64_t step_claim_bytes; /* 192 of the step under way        */
     _Atomic uint64_t learnt_bytes;     /* 200 its claim as learnt; 0: not yet */
     _Atomic uint64_t step_ns;          /* 208 length of its last step      */
-    char             rest[40];         /* 216 */
+    _Atomic uint32_t paused;           /* 216 by a person             */
+    char             rest[36];         /* 220 */
 } zi_table_row;
 
 /* owner: bits 0..15 row + 1 (0: nobody), 16..17 zi_hold, 18 its pages may be there,
@@ -98,7 +99,8 @@ _Static_assert(offsetof(zi_table_row, claim_bytes) == 40 &&
                    offsetof(zi_table_row, private_bytes) == 88 &&
                    offsetof(zi_table_row, granting) == 120 &&
                    offsetof(zi_table_row, name) == 128 &&
-                   offsetof(zi_table_row, step_ns) == 208,
+                   offsetof(zi_table_row, step_ns) == 208 &&
+                   offsetof(zi_table_row, paused) == 216,
                "row");
 
 static inline uint64_t

@@ -26,6 +26,7 @@
 #define ZI_WIRE_VERSION_MAX 1u
 #define ZI_WIRE_HEADER      16u
 #define ZI_WIRE_MAX         65536u
+#define ZI_WIRE_ASKS_MAX    16u /* LEASEs and CHARGEs of a job without an answer yet */
 
 #define ZI_FEATURE_SUSPEND (1ull << 0) /* can move everything out at a step boundary */
 #define ZI_FEATURE_NATIVE  (1ull << 1) /* follows CORES at operator boundaries       */

@@ -15,17 +15,15 @@
 
 static t_broker          broker;
 static zi_broker_options options;
-static const char       *path;
 
 static int
 start(void **state)
 {
     (void)state;
-    path = t_path(t_tmpdir(), "b.sock");
     options = (zi_broker_options){.budget_bytes = 64 * MIB,
                                   .region_bytes = 2 * MIB,
                                   .policy = "spatial"};
-    t_broker_start(&broker, path, &options);
+    t_broker_open(&broker, &options);
     return 0;
 }
 
@@ -44,7 +42,7 @@ all_is_well(void)
     zi_msg_status s;
 
     for (int i = 0; i < 100; i++) { /* what has just died may take a turn */
-        t_raw_status(path, &s, NULL, 0);
+        t_raw_status(broker.path, &s, NULL, 0);
         if (s.n_jobs == 0) break;
         usleep(10000);
     }
@@ -52,7 +50,7 @@ all_is_well(void)
     assert_int_equal(0, s.leased_bytes);
     assert_int_equal(0, s.private_bytes);
     assert_int_equal(0, s.n_over);
-    t_raw *r = t_raw_connect(path);
+    t_raw *r = t_raw_connect(broker.path);
     t_raw_hello(r, "newcomer", 8 * MIB);
     t_raw_ask(r, 1, 0, UINT64_MAX);
     assert_int_equal(2 * MIB, t_raw_expect(r, ZI_MSG_GRANT)->grant.size_bytes);
@@ -80,7 +78,7 @@ a_jobs_life(void **state)
     zi_msg_status_job job[2];
 
     (void)state;
-    t_raw *a = t_raw_connect(path), *b = t_raw_connect(path);
+    t_raw *a = t_raw_connect(broker.path), *b = t_raw_connect(broker.path);
     t_raw_hello(a, "train", 8 * MIB);
     t_raw_hello(b, "train", 8 * MIB);
     assert_string_equal("train", a->welcome.name);
@@ -102,7 +100,7 @@ a_jobs_life(void **state)
         (zi_msg){.type = ZI_MSG_CHARGE, .seq = ++a->seq, .charge = {.size_bytes = 5000}};
     t_raw_send(a);
     assert_int_equal(5000, t_raw_expect(a, ZI_MSG_GRANT)->grant.size_bytes);
-    t_raw_status(path, &s, job, 2);
+    t_raw_status(broker.path, &s, job, 2);
     assert_int_equal(2, s.n_jobs);
     assert_int_equal(6 * MIB, s.leased_bytes);
     assert_int_equal(5000, s.private_bytes);
@@ -124,7 +122,7 @@ static void
 garbage(void **state)
 {
     static char big[ZI_WIRE_MAX + 100];
-    t_raw      *r = t_raw_connect(path), *bystander = t_raw_connect(path);
+    t_raw      *r = t_raw_connect(broker.path), *bystander = t_raw_connect(broker.path);
 
     (void)state;
     t_raw_hello(bystander, "bystander", 8 * MIB);
@@ -133,24 +131,24 @@ garbage(void **state)
     t_raw_close(r);
     t_broker_expect_log(&broker, "header.magic");
 
-    r = t_raw_connect(path);
+    r = t_raw_connect(broker.path);
     t_raw_ask(r, 1, 1, 0); /* LEASE before HELLO */
     t_raw_expect_end(r, ZICO_E_PROTO);
     t_raw_close(r);
 
-    r = t_raw_connect(path);
+    r = t_raw_connect(broker.path);
     t_raw_hello(r, "confused", 8 * MIB);
     r->out = (zi_msg){.type = ZI_MSG_GO};
     t_raw_send(r);
     t_raw_expect_end(r, ZICO_E_PROTO);
     t_raw_close(r);
 
-    r = t_raw_connect(path);
+    r = t_raw_connect(broker.path);
     if (t_raw_send_bytes(r, big, sizeof big) == (long)sizeof big)
         t_raw_expect_end(r, ZICO_E_PROTO);
     t_raw_close(r);
 
-    r = t_raw_connect(path);
+    r = t_raw_connect(broker.path);
     r->out = (zi_msg){.type = ZI_MSG_HELLO};
     r->out.hello = (zi_msg_hello){.min_version = 9, .max_version = 12, .weight_milli = 1};
     t_raw_send(r);
@@ -170,7 +168,7 @@ noise(void **state)
 
     (void)state;
     for (unsigned k = 0; k < t_rounds(200, 5000); k++) {
-        t_raw *r = t_raw_connect(path);
+        t_raw *r = t_raw_connect(broker.path);
         if (k % 2) t_raw_hello(r, "noisy", 2 * MIB);
         size_t n = 1 + t_rand_below(sizeof bytes);
         for (size_t i = 0; i < n; i++) bytes[i] = (unsigned char)t_rand();
@@ -189,7 +187,7 @@ noise(void **state)
 static void
 lies(void **state)
 {
-    t_raw *honest = t_raw_connect(path);
+    t_raw *honest = t_raw_connect(broker.path);
 
     (void)state;
     t_raw_hello(honest, "honest", 8 * MIB);
@@ -201,13 +199,13 @@ lies(void **state)
                     {honest->welcome.n_regions - 1, 2},
                     {0, UINT32_MAX}};
     for (size_t i = 0; i < sizeof lie / sizeof lie[0]; i++) {
-        t_raw *r = t_raw_connect(path);
+        t_raw *r = t_raw_connect(broker.path);
         t_raw_hello(r, "liar", 2 * MIB);
         t_raw_give(r, lie[i]);
         t_raw_expect_end(r, ZICO_E_PROTO);
         t_raw_close(r);
     }
-    t_raw *r = t_raw_connect(path);
+    t_raw *r = t_raw_connect(broker.path);
     t_raw_hello(r, "liar", 2 * MIB);
     r->out = (zi_msg){.type = ZI_MSG_UNCHARGE, .uncharge = {.size_bytes = 1}};
     t_raw_send(r);
@@ -225,7 +223,7 @@ lies(void **state)
 static void
 never_reads(void **state)
 {
-    t_raw *deaf = t_raw_connect(path), *other = t_raw_connect(path);
+    t_raw *deaf = t_raw_connect(broker.path), *other = t_raw_connect(broker.path);
 
     (void)state;
     t_raw_hello(other, "other", 4 * MIB);
@@ -254,7 +252,7 @@ never_reads(void **state)
 static void
 flood_of_requests(void **state)
 {
-    t_raw *r = t_raw_connect(path), *holder = t_raw_connect(path);
+    t_raw *r = t_raw_connect(broker.path), *holder = t_raw_connect(broker.path);
 
     (void)state;
     t_raw_hello(holder, "holder", 2 * MIB);
@@ -308,7 +306,7 @@ flood_of_messages(void **state)
 static void
 seals_hold(void **state)
 {
-    t_raw *r = t_raw_connect(path);
+    t_raw *r = t_raw_connect(broker.path);
     char   self[64];
 
     (void)state;
@@ -334,7 +332,7 @@ seals_hold(void **state)
 static void
 refusals_and_waits(void **state)
 {
-    t_raw *a = t_raw_connect(path), *b = t_raw_connect(path);
+    t_raw *a = t_raw_connect(broker.path), *b = t_raw_connect(broker.path);
 
     (void)state;
     t_raw_hello(a, "a", 2 * MIB);
@@ -360,7 +358,7 @@ refusals_and_waits(void **state)
     assert_int_not_equal(ZI_REASON_NONE, b->in.wait.reason);
     zi_msg_status     s;
     zi_msg_status_job job[2];
-    t_raw_status(path, &s, job, 2);
+    t_raw_status(broker.path, &s, job, 2);
     assert_int_not_equal(ZI_REASON_NONE, job[1].reason);
     assert_int_equal(16 * MIB, job[1].asked_bytes);
     leave(a);
@@ -381,7 +379,7 @@ death_and_hanging_up(void **state)
     assert_int_equal(0, pipe(go));
     pid_t pid = fork();
     if (pid == 0) {
-        t_raw *r = t_raw_connect(path);
+        t_raw *r = t_raw_connect(broker.path);
         t_raw_hello(r, "doomed", 2 * MIB);
         t_raw_ask(r, 30, 0, UINT64_MAX);
         t_raw_expect(r, ZI_MSG_GRANT);
@@ -390,7 +388,7 @@ death_and_hanging_up(void **state)
         _exit(0);
     }
     assert_int_equal(1, read(go[0], &c, 1));
-    t_raw *heir = t_raw_connect(path);
+    t_raw *heir = t_raw_connect(broker.path);
     t_raw_hello(heir, "heir", 2 * MIB);
     uint32_t seq = t_raw_ask(heir, 30, 0, UINT64_MAX);
     kill(pid, SIGKILL);
@@ -402,13 +400,13 @@ death_and_hanging_up(void **state)
     close(heir->fd); /* hangs up, but lives */
     heir->fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     t_broker_expect_log(&broker, "has hung up");
-    t_raw_status(path, &s, NULL, 0);
+    t_raw_status(broker.path, &s, NULL, 0);
     assert_int_equal(60 * MIB, s.leased_bytes);
-    t_raw *back = t_raw_connect(path);
+    t_raw *back = t_raw_connect(broker.path);
     t_raw_rejoin(back, heir, false);
     assert_int_equal(heir->welcome.job, back->welcome.job);
     t_raw_close(heir);
-    t_raw *thief = t_raw_connect(path); /* the right row, the wrong secret */
+    t_raw *thief = t_raw_connect(broker.path); /* the right row, the wrong secret */
     thief->out = (zi_msg){.type = ZI_MSG_REJOIN};
     thief->out.rejoin = (zi_msg_rejoin){.min_version = 1,
                                         .max_version = 1,
@@ -424,7 +422,7 @@ death_and_hanging_up(void **state)
 static void
 limits_change_live(void **state)
 {
-    t_raw  *tool = t_raw_connect(path), *job = t_raw_connect(path);
+    t_raw  *tool = t_raw_connect(broker.path), *job = t_raw_connect(broker.path);
     zi_msg *m;
 
     (void)state;
@@ -450,7 +448,7 @@ limits_change_live(void **state)
     t_raw_give(job, (zi_run){run.first, 10});
     zi_msg_status s;
     for (int i = 0; i < 200; i++) {
-        t_raw_status(path, &s, NULL, 0);
+        t_raw_status(broker.path, &s, NULL, 0);
         if (s.budget_bytes == 32 * MIB) break;
         usleep(10000);
     }
@@ -478,7 +476,7 @@ limits_change_live(void **state)
 static void
 watching(void **state)
 {
-    t_raw *w = t_raw_connect(path), *job = t_raw_connect(path);
+    t_raw *w = t_raw_connect(broker.path), *job = t_raw_connect(broker.path);
 
     (void)state;
     w->out = (zi_msg){.type = ZI_MSG_STATUS_ASK, .seq = 3};

@@ -15,18 +15,16 @@
 
 static t_broker          broker;
 static zi_broker_options options;
-static const char       *path;
 
 static int
 start(void **state)
 {
     (void)state;
-    path = t_path(t_tmpdir(), "r.sock");
     options = (zi_broker_options){.budget_bytes = 64 * MIB,
                                   .region_bytes = 2 * MIB,
                                   .policy = "spatial",
                                   .grace_ns = 1500000000};
-    t_broker_start(&broker, path, &options);
+    t_broker_open(&broker, &options);
     return 0;
 }
 
@@ -42,7 +40,7 @@ stop(void **state)
 static t_raw *
 come_back(t_raw *old, bool in_step)
 {
-    t_raw *r = t_raw_connect(path);
+    t_raw *r = t_raw_connect(broker.path);
     t_raw_rejoin(r, old, in_step);
     assert_int_equal(old->welcome.job, r->welcome.job);
     assert_int_equal(old->welcome.epoch + 1, r->welcome.epoch);
@@ -55,7 +53,7 @@ static uint64_t
 leased(void)
 {
     zi_msg_status s;
-    t_raw_status(path, &s, NULL, 0);
+    t_raw_status(broker.path, &s, NULL, 0);
     assert_int_equal(0, s.n_over);
     return s.leased_bytes;
 }
@@ -73,7 +71,7 @@ leave(t_raw *r)
 static void
 leases_survive(void **state)
 {
-    t_raw *a = t_raw_connect(path), *b = t_raw_connect(path);
+    t_raw *a = t_raw_connect(broker.path), *b = t_raw_connect(broker.path);
 
     (void)state;
     t_raw_hello(a, "a", 4 * MIB);
@@ -107,7 +105,7 @@ leases_survive(void **state)
 static void
 request_in_flight(void **state)
 {
-    t_raw *a = t_raw_connect(path), *b = t_raw_connect(path);
+    t_raw *a = t_raw_connect(broker.path), *b = t_raw_connect(broker.path);
 
     (void)state;
     t_raw_hello(a, "a", 4 * MIB);
@@ -136,7 +134,7 @@ request_in_flight(void **state)
 static void
 grant_not_heard(void **state)
 {
-    t_raw *b = t_raw_connect(path);
+    t_raw *b = t_raw_connect(broker.path);
 
     (void)state;
     t_raw_hello(b, "b", 4 * MIB);
@@ -163,7 +161,7 @@ grant_not_heard(void **state)
 static void
 return_lost(void **state)
 {
-    t_raw *b = t_raw_connect(path);
+    t_raw *b = t_raw_connect(broker.path);
 
     (void)state;
     t_raw_hello(b, "b", 4 * MIB);
@@ -189,14 +187,14 @@ steps_go_on(void **state)
     zi_msg_status_job job;
 
     (void)state;
-    t_raw *a = t_raw_connect(path);
+    t_raw *a = t_raw_connect(broker.path);
     t_raw_hello(a, "a", 8 * MIB);
     t_raw_step(a);
     t_raw_ask(a, 2, 1, UINT64_MAX);
     zi_run run = t_raw_expect(a, ZI_MSG_GRANT)->grant.runs[0];
     t_broker_kill_child(&broker);
     a = come_back(a, true);
-    t_raw_status(path, &s, &job, 1);
+    t_raw_status(broker.path, &s, &job, 1);
     assert_int_equal(2 /* running */, job.state);
     assert_int_equal(4 * MIB, job.step_bytes);
     t_raw_ask(a, 1, 1, UINT64_MAX);
@@ -218,17 +216,17 @@ claims_survive(void **state)
     zi_msg_status_job before, after;
 
     (void)state;
-    t_raw *a = t_raw_connect(path);
+    t_raw *a = t_raw_connect(broker.path);
     t_raw_hello(a, "a", 0); /* to be learnt */
     t_raw_step(a);
     t_raw_ask(a, 5, 1, UINT64_MAX);
     t_raw_give(a, t_raw_expect(a, ZI_MSG_GRANT)->grant.runs[0]);
     t_raw_step_end(a);
-    t_raw_status(path, &s, &before, 1);
+    t_raw_status(broker.path, &s, &before, 1);
     assert_in_range(before.claim_bytes, 10 * MIB, 12 * MIB);
     t_broker_kill_child(&broker);
     a = come_back(a, false);
-    t_raw_status(path, &s, &after, 1);
+    t_raw_status(broker.path, &s, &after, 1);
     assert_int_equal(before.claim_bytes, after.claim_bytes);
 
     t_raw_step(a);
@@ -236,7 +234,7 @@ claims_survive(void **state)
     zi_run run = t_raw_expect(a, ZI_MSG_GRANT)->grant.runs[0];
     t_broker_kill_child(&broker);
     a = come_back(a, true);
-    t_raw_status(path, &s, &after, 1);
+    t_raw_status(broker.path, &s, &after, 1);
     assert_int_equal(before.claim_bytes, after.claim_bytes);
     t_raw_give(a, run);
     t_raw_step_end(a);
@@ -255,7 +253,7 @@ death_meanwhile(void **state)
     assert_int_equal(0, pipe(go));
     pid_t pid = fork();
     if (pid == 0) {
-        t_raw *r = t_raw_connect(path);
+        t_raw *r = t_raw_connect(broker.path);
         t_raw_hello(r, "doomed", 2 * MIB);
         t_raw_ask(r, 30, 0, UINT64_MAX);
         t_raw_expect(r, ZI_MSG_GRANT);
@@ -263,12 +261,12 @@ death_meanwhile(void **state)
         pause();
         _exit(0);
     }
-    t_raw *a = t_raw_connect(path);
+    t_raw *a = t_raw_connect(broker.path);
     t_raw_hello(a, "a", 2 * MIB);
     assert_int_equal(1, read(go[0], &c, 1));
     t_broker_kill_child(&broker);
     a = come_back(a, false); /* awaited: doomed, which lives */
-    t_raw *n = t_raw_connect(path);
+    t_raw *n = t_raw_connect(broker.path);
     n->out = (zi_msg){.type = ZI_MSG_HELLO};
     n->out.hello = (zi_msg_hello){.min_version = 1,
                                   .max_version = 1,
@@ -287,12 +285,44 @@ death_meanwhile(void **state)
     close(go[1]);
 }
 
+/* Only the supervisor is killed: its broker takes its place and starts another, so that the next
+ * death is survived as well; to the jobs it is one restart more. */
+static void
+supervisor_dies(void **state)
+{
+    t_raw *a = t_raw_connect(broker.path), *b = t_raw_connect(broker.path);
+
+    (void)state;
+    t_raw_hello(a, "a", 4 * MIB);
+    t_raw_hello(b, "b", 4 * MIB);
+    t_raw_ask(a, 4, 0, UINT64_MAX);
+    zi_run run = t_raw_expect(a, ZI_MSG_GRANT)->grant.runs[0];
+    t_broker_kill_parent(&broker);
+    t_broker_expect_log(&broker, "the supervisor is dead");
+    t_raw_expect_end(a, 0); /* as after any death of a broker */
+    a = come_back(a, false);
+    b = come_back(b, false);
+    assert_int_equal(8 * MIB, leased());
+    assert_int_not_equal(broker.pid, t_broker_kill_child(&broker)); /* supervised again */
+    a = come_back(a, false);
+    b = come_back(b, false);
+    t_broker_kill_parent(&broker); /* and so on */
+    a = come_back(a, false);
+    b = come_back(b, false);
+    assert_int_equal(8 * MIB, leased());
+    t_raw_give(a, run);
+    t_raw_ask(b, 28, 0, UINT64_MAX);
+    t_raw_expect(b, ZI_MSG_GRANT);
+    leave(a);
+    leave(b);
+}
+
 /* Supervisor and broker both killed; a broker that starts from nothing inherits pool and
  * table from the jobs. */
 static void
 from_nothing(void **state)
 {
-    t_raw *a = t_raw_connect(path), *b = t_raw_connect(path);
+    t_raw *a = t_raw_connect(broker.path), *b = t_raw_connect(broker.path);
 
     (void)state;
     t_raw_hello(a, "a", 4 * MIB);
@@ -304,12 +334,13 @@ from_nothing(void **state)
     assert_true(mem != MAP_FAILED);
     memset(mem, 0x77, 2 * MIB);
     t_broker_kill_all(&broker);
-    assert_int_equal(0, access(path, F_OK)); /* stale */
+    assert_int_equal(0, access(broker.path, F_OK)); /* stale */
 
     options.budget_bytes = 48 * MIB; /* the new one may want another budget */
-    t_broker_start(&broker, path, &options);
+    t_broker_start(&broker, broker.path, &options);
     t_broker_expect_log(&broker, "stale socket");
-    t_raw *n = t_raw_connect(path); /* a newcomer must not be faster than the heirs */
+    t_raw *n =
+        t_raw_connect(broker.path); /* a newcomer must not be faster than the heirs */
     n->out = (zi_msg){.type = ZI_MSG_HELLO};
     n->out.hello = (zi_msg_hello){.min_version = 1,
                                   .max_version = 1,
@@ -344,7 +375,7 @@ second_broker(void **state)
     zi_estate        *e = NULL;
 
     (void)state;
-    opt.socket_path = path;
+    opt.socket_path = broker.path;
     expect_status(ZICO_E_EXISTS, zi_estate_open(&opt, &e));
     assert_null(e);
     assert_int_equal(0, leased());
@@ -419,11 +450,11 @@ send_lease(worker *w)
 static void
 reconnect(worker *w)
 {
-    t_raw *r = t_raw_connect(path);
+    t_raw *r = t_raw_connect(broker.path);
 
     while (!t_raw_try_rejoin(r, w->r, false)) { /* killed again */
         t_raw_close(r);
-        r = t_raw_connect(path);
+        r = t_raw_connect(broker.path);
     }
     t_raw_close(w->r);
     w->r = r;
@@ -475,7 +506,7 @@ work(unsigned id, int stop_fd)
     char   name[16];
 
     t_reseed(t_seed() + id);
-    w.r = t_raw_connect(path);
+    w.r = t_raw_connect(broker.path);
     snprintf(name, sizeof name, "w%u", id);
     t_raw_hello(w.r, name, 2 * MIB);
     w.pool = mmap(NULL, w.r->welcome.n_regions * 2 * MIB, PROT_READ | PROT_WRITE,
@@ -546,8 +577,8 @@ main(void)
     const struct CMUnitTest tests[] = {
         story(leases_survive),  story(request_in_flight), story(grant_not_heard),
         story(return_lost),     story(steps_go_on),       story(claims_survive),
-        story(death_meanwhile), story(from_nothing),      story(second_broker),
-        story(many_kills),
+        story(death_meanwhile), story(supervisor_dies),   story(from_nothing),
+        story(second_broker),   story(many_kills),
     };
     signal(SIGPIPE, SIG_IGN);
     return t_main(tests);

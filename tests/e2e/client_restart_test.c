@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "support/child.h"
 #include "support/raw_client.h"
 #include "test.h"
 
@@ -14,18 +15,16 @@
 
 static t_broker          broker;
 static zi_broker_options options;
-static const char       *path;
 
 static int
 start(void **state)
 {
     (void)state;
-    path = t_path(t_tmpdir(), "k.sock");
     options = (zi_broker_options){.budget_bytes = BUDGET,
                                   .region_bytes = 2 * MIB,
                                   .policy = "spatial",
                                   .grace_ns = 500000000};
-    t_broker_start(&broker, path, &options);
+    t_broker_open(&broker, &options);
     return 0;
 }
 
@@ -41,22 +40,17 @@ static zi_msg_status
 status(void)
 {
     zi_msg_status st;
-    t_raw_status(path, &st, NULL, 0);
+    t_raw_status(broker.path, &st, NULL, 0);
     assert_int_equal(0, st.n_over);
     return st;
 }
-
-#define must(x)                                                                          \
-    do                                                                                   \
-        if (!(x)) return __LINE__ % 256;                                                 \
-    while (0)
 
 /* Steps with blocks that are checked before they are freed, until told to end. */
 static int
 worker(int which, _Atomic int *stop_now)
 {
     enum { N = 8 };
-    zi_session_options opt = {.socket_path = path,
+    zi_session_options opt = {.socket_path = broker.path,
                               .job_name = "worker",
                               .claim_bytes = 24 * MIB,
                               .features = ZI_FEATURE_STEPS};
@@ -157,7 +151,7 @@ stranger_takes_over(void **state)
     usleep(200000);
     t_broker_kill_all(&broker);
     usleep(100000);
-    t_broker_start(&broker, path, &options);
+    t_broker_start(&broker, broker.path, &options);
     usleep(300000);
     dismiss(&c);
 }
@@ -167,7 +161,7 @@ stranger_takes_over(void **state)
 static void
 job_without_broker_goes_on(void **state)
 {
-    zi_session_options opt = {.socket_path = path,
+    zi_session_options opt = {.socket_path = broker.path,
                               .job_name = "lonely",
                               .claim_bytes = 24 * MIB};
     zi_session        *s;
@@ -188,7 +182,7 @@ job_without_broker_goes_on(void **state)
     zi_session_stats(s, &st);
     assert_int_equal(0, st.connected);
 
-    t_broker_start(&broker, path, &options);
+    t_broker_start(&broker, broker.path, &options);
     for (int i = 0; i < 1000 && !zi_session_connected(s); i++) usleep(10000);
     assert_true(zi_session_connected(s));
     assert_int_equal(4 * MIB, status().leased_bytes);

@@ -2,10 +2,12 @@
 #include "client/arena.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include "support/child.h"
 #include "support/raw_client.h"
 #include "test.h"
 
@@ -14,17 +16,15 @@
 
 static t_broker          broker;
 static zi_broker_options options;
-static const char       *path;
 
 static int
 start(void **state)
 {
     (void)state;
-    path = t_path(t_tmpdir(), "c.sock");
     options = (zi_broker_options){.budget_bytes = BUDGET,
                                   .region_bytes = 2 * MIB,
                                   .policy = "spatial"};
-    t_broker_start(&broker, path, &options);
+    t_broker_open(&broker, &options);
     return 0;
 }
 
@@ -40,7 +40,7 @@ static zi_session *
 join(const char *name, uint64_t claim)
 {
     zi_session *s = NULL;
-    expect_ok(zi_session_open(&(zi_session_options){.socket_path = path,
+    expect_ok(zi_session_open(&(zi_session_options){.socket_path = broker.path,
                                                     .job_name = name,
                                                     .claim_bytes = claim,
                                                     .features = ZI_FEATURE_STEPS},
@@ -48,64 +48,10 @@ join(const char *name, uint64_t claim)
     return s;
 }
 
-/* A job in a process of its own; its exit code is the line where it found fault. */
-typedef int job_fn(int in, int out);
-
-typedef struct child {
-    pid_t pid;
-    int   in, out; /* to it, from it */
-} child;
-
-static child
-spawn(job_fn *fn)
-{
-    int   to[2], from[2];
-    child c;
-
-    assert_int_equal(0, pipe(to) | pipe(from));
-    c.pid = fork();
-    if (c.pid == 0) {
-        close(to[1]), close(from[0]);
-        _exit(fn(to[0], from[1]));
-    }
-    close(to[0]), close(from[1]);
-    c.in = to[1];
-    c.out = from[0];
-    return c;
-}
-
-static void
-finish(child *c)
-{
-    int status;
-    close(c->in);
-    assert_int_equal(c->pid, waitpid(c->pid, &status, 0));
-    if (status != 0) fail_msg("job ended with %d (line %d)", status, WEXITSTATUS(status));
-    close(c->out);
-}
-
-static void
-tell(int fd)
-{
-    assert_int_equal(1, write(fd, "x", 1));
-}
-
-static int
-hear(int fd, int ms)
-{
-    struct pollfd p = {.fd = fd, .events = POLLIN};
-    char          byte;
-    return poll(&p, 1, ms) == 1 && read(fd, &byte, 1) == 1;
-}
-
-#define must(x)                                                                          \
-    do                                                                                   \
-        if (!(x)) return __LINE__ % 256;                                                 \
-    while (0)
 #define MUST_OPEN(s, a, name, claim)                                                     \
     zi_session *s;                                                                       \
     zi_arena   *a;                                                                       \
-    must(zi_session_open(&(zi_session_options){.socket_path = path,                      \
+    must(zi_session_open(&(zi_session_options){.socket_path = broker.path,               \
                                                .job_name = name,                         \
                                                .claim_bytes = claim,                     \
                                                .features = ZI_FEATURE_STEPS},            \
@@ -116,7 +62,7 @@ static zi_msg_status
 status(void)
 {
     zi_msg_status st;
-    t_raw_status(path, &st, NULL, 0);
+    t_raw_status(broker.path, &st, NULL, 0);
     assert_int_equal(0, st.n_over);
     assert_true(st.leased_bytes + st.private_bytes <= st.budget_bytes);
     return st;
@@ -133,10 +79,10 @@ holder(int in, int out)
     must(zi_arena_alloc(a, ZICO_CLASS_FIXED, 24 * MIB, 64, NULL, ZICO_FOREVER, &p) >= 0);
     memset(p, 1, 24 * MIB);
     must(write(out, "x", 1) == 1);
-    must(hear(in, 60000));
+    must(t_hear(in, 60000));
     zi_arena_release(a, p, NULL);
     zi_arena_trim(a);
-    must(hear(in, 60000) == 0); /* until the test closes the pipe */
+    must(t_hear(in, 60000) == 0); /* until the test closes the pipe */
     zi_arena_free(a);
     zi_session_close(s);
     return 0;
@@ -167,19 +113,19 @@ waiter(int in, int out)
 static void
 memory_changes_hands(void **state)
 {
-    child a, b;
+    t_child a, b;
 
     (void)state;
-    a = spawn(holder);
-    assert_true(hear(a.out, 30000));
-    b = spawn(waiter);
-    assert_true(hear(b.out, 30000));
-    assert_false(hear(b.out, 50)); /* waits */
+    a = t_child_start(holder);
+    assert_true(t_hear(a.out, 30000));
+    b = t_child_start(waiter);
+    assert_true(t_hear(b.out, 30000));
+    assert_false(t_hear(b.out, 50)); /* waits */
     assert_int_equal(24 * MIB, status().leased_bytes);
-    tell(a.in);
-    assert_true(hear(b.out, 30000));
-    finish(&b);
-    finish(&a);
+    t_tell(a.in);
+    assert_true(t_hear(b.out, 30000));
+    t_child_finish(&b);
+    t_child_finish(&a);
     assert_int_equal(0, status().leased_bytes);
 }
 
@@ -187,19 +133,16 @@ memory_changes_hands(void **state)
 static void
 killed_holder_gives_everything_back(void **state)
 {
-    child a, b;
-    int   st;
+    t_child a, b;
 
     (void)state;
-    a = spawn(holder);
-    assert_true(hear(a.out, 30000));
-    b = spawn(waiter);
-    assert_true(hear(b.out, 30000));
-    kill(a.pid, SIGKILL);
-    assert_true(hear(b.out, 30000));
-    finish(&b);
-    waitpid(a.pid, &st, 0);
-    close(a.in), close(a.out);
+    a = t_child_start(holder);
+    assert_true(t_hear(a.out, 30000));
+    b = t_child_start(waiter);
+    assert_true(t_hear(b.out, 30000));
+    t_child_kill(&a);
+    assert_true(t_hear(b.out, 30000));
+    t_child_finish(&b);
 }
 
 /* More than the budget can ever give is refused at once, with the numbers. */
@@ -226,7 +169,7 @@ impossible_is_told_at_once(void **state)
 
     zico_session        *z = NULL;
     zico_session_options opt = ZICO_SESSION_OPTIONS_INIT;
-    opt.socket_path = path;
+    opt.socket_path = broker.path;
     opt.min_bytes = 100 * MIB;
     expect_status(ZICO_E_BUDGET, zico_session_open(&opt, &z));
     assert_true(zico_last_message(NULL, text, sizeof text) > 0);
@@ -290,11 +233,11 @@ sawtooth(int in, int out)
 static void
 four_jobs_fit_one_budget(void **state)
 {
-    child c[4];
-    bool  running = true;
+    t_child c[4];
+    bool    running = true;
 
     (void)state;
-    for (int i = 0; i < 4; i++) c[i] = spawn(sawtooth);
+    for (int i = 0; i < 4; i++) c[i] = t_child_start(sawtooth);
     while (running) { /* a job that has ended closed its pipe */
         running = false;
         for (int i = 0; i < 4; i++) {
@@ -303,9 +246,52 @@ four_jobs_fit_one_budget(void **state)
         }
         status();
     }
-    for (int i = 0; i < 4; i++) finish(&c[i]);
+    for (int i = 0; i < 4; i++) t_child_finish(&c[i]);
     assert_int_equal(0, status().leased_bytes);
     assert_true(status().exchanged_bytes > 0);
+}
+
+/* -- many threads ------------------------------------------------------------------------------ */
+
+enum { N_THREADS = 40 };
+
+static void *
+one_of_many(void *arg)
+{
+    return zi_session_charge(arg, MIB / 16, ZICO_FOREVER) < 0 ? arg : NULL;
+}
+
+/* Far more threads ask at once than the broker takes requests of one job: they wait for one
+ * another, none is refused, and the job is not taken for one that floods.  Who does not want to
+ * wait hears so. */
+static void
+many_threads_ask_at_once(void **state)
+{
+    zi_session *s = join("threads", 2 * MIB), *other = join("other", 2 * MIB);
+    zi_lease   *all, *l;
+    pthread_t   t[N_THREADS];
+    void       *failed;
+
+    (void)state;
+    expect_ok(zi_session_lease(other, ZICO_CLASS_FIXED, BUDGET - 2 * MIB, 0, ZICO_FOREVER,
+                               &all)); /* all but what claims keep */
+    for (int i = 0; i < N_THREADS; i++)
+        assert_int_equal(0, pthread_create(&t[i], NULL, one_of_many, s));
+    usleep(100000); /* they are on their way: as many as may are with the broker */
+    expect_status(ZICO_E_BUSY, zi_session_lease(s, ZICO_CLASS_FIXED, MIB, 0, 0, &l));
+    expect_status(ZICO_E_TIMEOUT,
+                  zi_session_lease(s, ZICO_CLASS_FIXED, MIB, 0, 20000000, &l));
+    expect_status(ZICO_E_BUSY, zi_session_charge(s, MIB, 0));
+    assert_int_equal(0, status().private_bytes);
+    zi_session_give_back(other, all, NULL);
+    for (int i = 0; i < N_THREADS; i++) {
+        assert_int_equal(0, pthread_join(t[i], &failed));
+        assert_null(failed);
+    }
+    assert_true(zi_session_connected(s));
+    assert_int_equal(N_THREADS * MIB / 16, status().private_bytes);
+    zi_session_close(s);
+    zi_session_close(other);
 }
 
 /* Regions asked for ahead come without waiting, and go back at the end of the step. */
@@ -352,7 +338,7 @@ steps_are_reported(void **state)
         expect_ok(zi_session_step_end(s, &(zi_step_info){.loss = 0.25, .samples = 10}));
     }
     for (int i = 0; i < 500; i++) { /* one-way messages need a moment */
-        t_raw_status(path, &st, &job, 1);
+        t_raw_status(broker.path, &st, &job, 1);
         if (job.step_no == 3 && job.loss_micro == 250000) break;
         usleep(10000);
     }
@@ -410,6 +396,7 @@ main(void)
         with_broker(killed_holder_gives_everything_back),
         with_broker(impossible_is_told_at_once),
         with_broker(four_jobs_fit_one_budget),
+        with_broker(many_threads_ask_at_once),
         with_broker(leases_ahead_are_used),
         with_broker(steps_are_reported),
         with_broker(job_may_fork),

@@ -92,6 +92,7 @@ def cleans_up(h):
     """A socket left behind by a broker that was killed with its supervisor."""
     p = h.serve("--budget", "64M")
     pid = h.status()["broker_pid"]
+    os.kill(pid, signal.SIGSTOP)  # else it could take its supervisor's place
     p.kill()
     os.kill(pid, signal.SIGKILL)
     p.wait(timeout=30)

@@ -11,18 +11,15 @@
 
 #define MIB (1ull << 20)
 
-static t_broker    broker;
-static const char *path;
+static t_broker broker;
 
 static int
 start(void **state)
 {
     (void)state;
-    path = t_path(t_tmpdir(), "f.sock");
-    t_broker_start(&broker, path,
-                   &(zi_broker_options){.budget_bytes = 32 * MIB,
-                                        .region_bytes = 2 * MIB,
-                                        .policy = "spatial"});
+    t_broker_open(&broker, &(zi_broker_options){.budget_bytes = 32 * MIB,
+                                                .region_bytes = 2 * MIB,
+                                                .policy = "spatial"});
     return 0;
 }
 
@@ -120,7 +117,7 @@ static zico_status
 whole_life(const zi_os *os, uint64_t local_bytes)
 {
     zi_session_options opt = {.os = os,
-                              .socket_path = path,
+                              .socket_path = broker.path,
                               .job_name = "victim",
                               .claim_bytes = 24 * MIB,
                               .local_bytes = local_bytes,
@@ -142,7 +139,7 @@ broker_has_nothing_left(void)
     zi_msg_status st;
 
     for (int i = 0; i < 500; i++) {
-        t_raw_status(path, &st, NULL, 0);
+        t_raw_status(broker.path, &st, NULL, 0);
         if (st.n_jobs == 0 && st.leased_bytes == 0 && st.private_bytes == 0) return;
         usleep(10000);
     }

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -66,11 +67,14 @@ void
 t_broker_start(t_broker *b, const char *path, const zi_broker_options *opt)
 {
     owner();
-    snprintf(b->path, sizeof b->path, "%s", path);
+    if (path != b->path) snprintf(b->path, sizeof b->path, "%s", path);
     assert_int_equal(0, pipe2(b->log, O_CLOEXEC));
     b->pid = fork();
     assert_true(b->pid >= 0);
-    if (b->pid == 0) serve(b, opt);
+    if (b->pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGTERM); /* no test leaves a broker behind */
+        serve(b, opt);
+    }
     close(b->log[1]);
     assert_int_equal(0, fcntl(b->log[0], F_SETFL, O_NONBLOCK));
     fcntl(b->log[0], F_SETPIPE_SZ, 1 << 20); /* nobody waits for us to read */
@@ -83,6 +87,12 @@ t_broker_start(t_broker *b, const char *path, const zi_broker_options *opt)
         nap_ms(10);
     }
     fail_msg("no broker at %s", path);
+}
+
+void
+t_broker_open(t_broker *b, const zi_broker_options *opt)
+{
+    t_broker_start(b, t_path(t_tmpdir(), "sock"), opt);
 }
 
 static int
@@ -132,11 +142,24 @@ t_broker_kill_child(t_broker *b)
 }
 
 void
+t_broker_kill_parent(t_broker *b)
+{
+    zi_msg_status s;
+
+    assert_int_equal(0, prctl(PR_SET_CHILD_SUBREAPER, 1));
+    t_raw_status(b->path, &s, NULL, 0);
+    kill(b->pid, SIGKILL);
+    reap(b->pid);
+    b->pid = (pid_t)s.broker_pid;
+}
+
+void
 t_broker_kill_all(t_broker *b)
 {
     zi_msg_status s;
 
     t_raw_status(b->path, &s, NULL, 0);
+    kill((pid_t)s.broker_pid, SIGSTOP); /* else it could take its supervisor's place */
     kill(b->pid, SIGKILL);
     kill_stranger((pid_t)s.broker_pid);
     reap(b->pid);

@@ -18,10 +18,15 @@ typedef struct t_broker {
 
 /* Starts `zico serve` (as a function) at dir/name.sock and waits until it listens. */
 void t_broker_start(t_broker *b, const char *path, const zi_broker_options *opt);
+/* The same in a fresh folder. */
+void t_broker_open(t_broker *b, const zi_broker_options *opt);
 /* SIGTERM, and it must end in order. */
 void t_broker_stop(t_broker *b);
 /* kill -9 of the broker itself (not of its supervisor); returns its pid. */
 pid_t t_broker_kill_child(t_broker *b);
+/* kill -9 of the supervisor alone: the broker takes its place, as the test's child, which `b`
+ * then stands for. */
+void t_broker_kill_parent(t_broker *b);
 /* kill -9 of both. */
 void t_broker_kill_all(t_broker *b);
 /* Waits until the log has that text (5 s, else the test fails). */

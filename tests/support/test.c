@@ -181,6 +181,9 @@ t_source(const char *name)
 void
 t_begin_(void)
 {
+    const char *only = getenv("ZI_TEST"); /* the tests whose name fits this pattern */
+
+    if (only) cmocka_set_test_filter(only);
     setvbuf(stdout, NULL, _IOLBF, 0);
     printf("seed %llu (ZI_SEED=N replays)\n", (unsigned long long)t_seed());
 }

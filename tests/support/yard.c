@@ -39,12 +39,12 @@ rest_ms(long ms)
 
 static pid_t
 spawn(const char *path, const char *const *args, const char *socket_path,
-      const char *log_path)
+      const char *log_path, int death_signal)
 {
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid > 0) return pid;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_PDEATHSIG, death_signal); /* it dies with the test */
     setenv("ZICO_SOCKET", socket_path, 1);
     int fd = log_path ? open(log_path, O_WRONLY | O_CREAT | O_APPEND, 0600) : -1;
     if (fd >= 0) dup2(fd, 1), dup2(fd, 2);
@@ -65,7 +65,7 @@ yard_open(yard *y, uint64_t budget_bytes, uint64_t region_bytes, const char *pol
     const char *args[] = {"zico",     "serve", "--socket", y->socket_path,
                           "--budget", budget,  "--region", region,
                           "--policy", policy,  NULL};
-    y->serve = spawn(t_build("zico"), args, y->socket_path, y->log_path);
+    y->serve = spawn(t_build("zico"), args, y->socket_path, y->log_path, SIGTERM);
     for (int i = 0; i < 500; i++) {
         zi_watch *w;
         if (zi_watch_open(zi_os_real(), y->socket_path, false, &w) == ZICO_OK) {
@@ -94,7 +94,7 @@ yard_start(const yard *y, const char *helper, const char *const *args)
 {
     char name[128];
     snprintf(name, sizeof name, "tests/helper/%s", helper);
-    return spawn(t_build(name), args, y->socket_path, y->log_path);
+    return spawn(t_build(name), args, y->socket_path, y->log_path, SIGKILL);
 }
 
 int
