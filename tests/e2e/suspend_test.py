@@ -148,7 +148,9 @@ class Suspended(unittest.TestCase):
         self.say("suspend", name)
         self.in_state(job, SUSPENDED)
         os.kill(self.status()["broker_pid"], signal.SIGKILL)
-        self.end(job)  # called back by the successor, which has room
+        self.in_state(job, SUSPENDED)  # the successor knows that a person wants it so
+        self.say("resume", name)
+        self.end(job)
         self.same("alone", "moved")
 
     def test_disk_full(self):
