@@ -497,10 +497,7 @@ convert(const zi_bound *b, const zi_kview *from, const void *src, const zi_kview
         b->own->reorder(from, src, to, dst, 1);
         return ZICO_OK;
     }
-    zi_dnn_move *m;
-    ZI_TRY(zi_dnn_move_new(b->dnn, from, to, &m));
-    zi_dnn_move_alone(m, src, dst);
-    return ZICO_OK;
+    return zi_dnn_move_once(b->dnn, from, src, to, dst);
 }
 
 zico_status

@@ -242,6 +242,7 @@ exec_run_piece(void *arg, unsigned n_cores)
             const unsigned nt = threads_now(e, n_cores);
             if (atomic_load_explicit(&e->failed, memory_order_relaxed) == 0)
                 run_node(r, cmd, nt);
+            if (zi_dnn_failed(e->bound->dnn)) exec_fail(e, ZICO_E_DEVICE);
             if (e->opt.watch && r->bad == ZI_ID_NONE) look_for_bad(r, cmd, nt);
             now = e->os->now_ns(e->os);
         }

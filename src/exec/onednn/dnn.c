@@ -69,6 +69,14 @@ prim_free(dnn_prim *p)
     zi_free(p);
 }
 
+static void
+move_close(zi_dnn_move *m)
+{
+    if (m->prim) dnnl_primitive_destroy(m->prim);
+    if (m->src) dnnl_memory_destroy(m->src);
+    if (m->dst) dnnl_memory_destroy(m->dst);
+}
+
 void
 zi_dnn_free(zi_dnn *d)
 {
@@ -81,9 +89,7 @@ zi_dnn_free(zi_dnn *d)
     while (d->moves) {
         zi_dnn_move *m = d->moves;
         d->moves = m->next;
-        if (m->prim) dnnl_primitive_destroy(m->prim);
-        if (m->src) dnnl_memory_destroy(m->src);
-        if (m->dst) dnnl_memory_destroy(m->dst);
+        move_close(m);
         zi_free(m);
     }
     while (d->mds) {
@@ -94,6 +100,12 @@ zi_dnn_free(zi_dnn *d)
     if (d->stream) dnnl_stream_destroy(d->stream);
     if (d->engine) dnnl_engine_destroy(d->engine);
     zi_free(d);
+}
+
+bool
+zi_dnn_failed(const zi_dnn *d)
+{
+    return d && d->failed;
 }
 
 zico_status
@@ -238,8 +250,10 @@ dnn_prim_run(dnn_prim *p, const zi_kcall *c)
     const int v = c->n_threads == 1 && p->pd[1] ? 1 : 0;
     int       n = 0;
 
-    if (!p->prim[v] && dnnl_primitive_create(&p->prim[v], p->pd[v]) != dnnl_success)
+    if (!p->prim[v] && dnnl_primitive_create(&p->prim[v], p->pd[v]) != dnnl_success) {
+        p->d->failed = true;
         return;
+    }
     for (int i = 0; i < p->n_args; i++) {
         dnn_arg *a = &p->arg[i];
         void    *at = a->where == 'i' ? c->in[a->pos] : c->out[a->pos];
@@ -250,7 +264,8 @@ dnn_prim_run(dnn_prim *p, const zi_kcall *c)
         set_handle(p->scratch[v], &p->scratch_last[v], c->scratch);
         p->exec[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, p->scratch[v]};
     }
-    dnnl_primitive_execute(p->prim[v], p->d->stream, n, p->exec);
+    if (dnnl_primitive_execute(p->prim[v], p->d->stream, n, p->exec) != dnnl_success)
+        p->d->failed = true;
 }
 
 /* -- reorders ----------------------------------------------------------------------------- */
@@ -269,40 +284,37 @@ side_md(const zi_kview *v, const zi_kview *other, dnnl_memory_desc_t *ret_md)
     return dnn_plain_md(o->dims, (uint32_t)o->ndims, ret_md);
 }
 
+static zico_status
+move_open(zi_dnn_move *m, const zi_kview *from, const zi_kview *to)
+{
+    dnnl_engine_t         engine = m->d->engine;
+    dnnl_memory_desc_t    a, b;
+    dnnl_primitive_desc_t pd = NULL;
+
+    ZI_TRY(side_md(from, to, &a));
+    ZI_TRY(side_md(to, from, &b));
+    ZI_TRY(dnn_status(
+        dnnl_reorder_primitive_desc_create(&pd, &a, engine, &b, engine, NULL)));
+    zico_status st = dnn_status(dnnl_primitive_create(&m->prim, pd));
+    dnnl_primitive_desc_destroy(pd);
+    ZI_TRY(st);
+    ZI_TRY(dnn_status(dnnl_memory_create(&m->src, &a, engine, DNNL_MEMORY_NONE)));
+    return dnn_status(dnnl_memory_create(&m->dst, &b, engine, DNNL_MEMORY_NONE));
+}
+
 zico_status
 zi_dnn_move_new(zi_dnn *d, const zi_kview *from, const zi_kview *to,
                 zi_dnn_move **ret_move)
 {
-    dnnl_memory_desc_t    a, b;
-    dnnl_primitive_desc_t pd = NULL;
-    zi_dnn_move          *m = zi_calloc(1, sizeof *m);
+    zi_dnn_move *m = zi_calloc(1, sizeof *m);
 
     if (!m) return ZICO_E_NOMEM;
     m->d = d;
     m->next = d->moves;
     d->moves = m; /* freed with d, also when unfinished */
-    ZI_TRY(side_md(from, to, &a));
-    ZI_TRY(side_md(to, from, &b));
-    ZI_TRY(dnn_status(
-        dnnl_reorder_primitive_desc_create(&pd, &a, d->engine, &b, d->engine, NULL)));
-    zico_status st = dnn_status(dnnl_primitive_create(&m->prim, pd));
-    dnnl_primitive_desc_destroy(pd);
-    ZI_TRY(st);
-    ZI_TRY(dnn_status(dnnl_memory_create(&m->src, &a, d->engine, DNNL_MEMORY_NONE)));
-    ZI_TRY(dnn_status(dnnl_memory_create(&m->dst, &b, d->engine, DNNL_MEMORY_NONE)));
+    ZI_TRY(move_open(m, from, to));
     *ret_move = m;
     return ZICO_OK;
-}
-
-/* For callers outside of the computing thread: no team of threads is made for them. */
-void
-zi_dnn_move_alone(zi_dnn_move *m, const void *src, void *dst)
-{
-    const int before = omp_get_max_threads();
-
-    omp_set_num_threads(1);
-    zi_dnn_move_run(m, src, dst);
-    omp_set_num_threads(before);
 }
 
 void
@@ -311,5 +323,25 @@ zi_dnn_move_run(zi_dnn_move *m, const void *src, void *dst)
     set_handle(m->src, &m->src_last, (void *)(uintptr_t)src);
     set_handle(m->dst, &m->dst_last, dst);
     const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, m->src}, {DNNL_ARG_TO, m->dst}};
-    dnnl_primitive_execute(m->prim, m->d->stream, 2, args);
+    if (dnnl_primitive_execute(m->prim, m->d->stream, 2, args) != dnnl_success)
+        m->d->failed = true;
+}
+
+/* No team of threads is made for a caller outside of the computing thread. */
+zico_status
+zi_dnn_move_once(zi_dnn *d, const zi_kview *from, const void *src, const zi_kview *to,
+                 void *dst)
+{
+    zi_dnn_move m = {.d = d};
+    const int   before = omp_get_max_threads();
+
+    omp_set_num_threads(1);
+    zico_status st = move_open(&m, from, to);
+    if (st >= 0) {
+        zi_dnn_move_run(&m, src, dst);
+        if (d->failed) st = ZICO_E_DEVICE;
+    }
+    move_close(&m);
+    omp_set_num_threads(before);
+    return st;
 }

@@ -4,7 +4,8 @@
  * layouts that the kernel likes, and writes them into the bound node's views.  Whoever binds
  * then brings the operands into these layouts.  One primitive per thread count in {1, all}
  * (a primitive keeps the count it was made for); the one for 1 is made when first needed.
- * Scratch is given by the caller; nothing is allocated while a step runs.
+ * Scratch is given by the caller; nothing is allocated while a step runs, but for oneDNN's own
+ * list of operands (small, freed within the call) and, without AVX-512, sgemm's buffer.
  *
  * THREADS  One binding thread and one computing thread, not at the same time.
  */
@@ -34,7 +35,12 @@ typedef struct zi_dnn_move zi_dnn_move;
 zico_status zi_dnn_move_new(zi_dnn *d, const zi_kview *from, const zi_kview *to,
                             zi_dnn_move **ret_move);
 void        zi_dnn_move_run(zi_dnn_move *m, const void *src, void *dst);
-void zi_dnn_move_alone(zi_dnn_move *m, const void *src, void *dst); /* one thread */
+/* The same with one thread, leaving nothing behind: for values that pass the door. */
+zico_status zi_dnn_move_once(zi_dnn *d, const zi_kview *from, const void *src,
+                             const zi_kview *to, void *dst);
+
+/* Did a kernel or a reorder fail?  What came out of it is worth nothing.  NULL is fine. */
+bool zi_dnn_failed(const zi_dnn *d);
 
 /* Called on the computing thread before kernels run with another number of threads. */
 void zi_dnn_set_threads(unsigned n_threads);

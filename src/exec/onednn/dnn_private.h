@@ -12,12 +12,20 @@ typedef struct dnn_prim dnn_prim;
 /* One operand of a primitive, and where a call has its address. */
 typedef struct dnn_arg {
     int                index; /* DNNL_ARG_ */
-    char               where; /* 'i' in, 'o' out, 's' scratch */
+    char               where; /* 'i' in, 'o' out */
     uint32_t           pos;
     dnnl_memory_desc_t md;
     dnnl_memory_t      mem;
     void              *last; /* the handle that is set */
 } dnn_arg;
+
+/* c = alpha op(a) op(b), `batch` times: dnn_matmul.c. */
+typedef struct dnn_product {
+    int64_t  batch, m, n, k;
+    uint32_t a, b; /* which inputs */
+    bool     trans_a, trans_b;
+    float    alpha;
+} dnn_product;
 
 struct dnn_prim {
     zi_dnn               *d;
@@ -29,7 +37,8 @@ struct dnn_prim {
     dnnl_memory_t         scratch[2];
     void                 *scratch_last[2];
     int                   n_args;
-    uint64_t              kernel_scratch; /* of oneDNN; behind it: the caller's */
+    uint64_t              kernel_scratch; /* of oneDNN */
+    dnn_product           mul;            /* matrix products only */
 };
 
 struct zi_dnn_move {
@@ -53,6 +62,7 @@ struct zi_dnn {
     dnn_prim          *prims;
     zi_dnn_move       *moves;
     dnn_md            *mds;
+    bool               failed; /* a primitive could not be made or run */
 };
 
 zico_status dnn_status(dnnl_status_t st);
