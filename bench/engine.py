@@ -1,11 +1,16 @@
 #!/usr/bin/python3
 """Step time and peak memory of zico's engine and of PyTorch, taking turns in one run.
 
-    engine.py [--nets resnet50,gpt,...] [--threads 1,2] [--rounds 5] [--steps 3] [--json out]
+    engine.py [--nets resnet50,gpt,...] [--threads 1,2] [--rounds 5] [--steps 3] [--json FILE]
+              [--add] [--report] [--cpu] [--passive]
 
 Same network, batch, optimizer (SGD with momentum) and thread count; PyTorch in its better
 memory format.  Both processes stay up; they run a few steps each in turn, so that whatever
 else the machine does hits both.  Medians over all rounds.
+
+FILE keeps every round.  With --add rounds are added to those that are in it, so that a long
+measurement can be cut into short ones (a network, a thread count at a time); --report only
+prints what is in it.
 """
 import argparse, ctypes, json, math, os, statistics, subprocess, sys, time
 
@@ -206,19 +211,66 @@ def one(name, threads, opt, env):
     for _ in range(opt.rounds):
         for k, w in workers.items():
             times[k].append(w.go(opt.steps))
-    med = {k: statistics.median(v) for k, v in times.items()}
-    best = min(formats, key=lambda f: med[f])
     info = json.loads(workers["zico"].end())
     peaks = {f: float(workers[f].first[1]) for f in formats}
     for f in formats:
         workers[f].end()
-    ours = info["peak_bytes"] + info["outside_bytes"]
-    return {"net": name, "spec": spec, "batch": batch, "threads": threads,
+    return {"net": name, "spec": spec, "batch": batch, "threads": threads, "steps": opt.steps,
+            "cpu": opt.cpu, "passive": opt.passive, "s": times, "torch_bytes": peaks,
+            "info": info}
+
+
+def start_time():
+    """From the command to the begin of step 1 of `zico train resnet50`, in seconds; best of 3."""
+    found = []
+    for _ in range(3):
+        t0 = time.perf_counter()
+        p = subprocess.Popen([os.path.join(os.environ["ZI_BUILD_DIR"], "zico"), "train", "resnet50",
+                              "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        p.stdout.readline()  # "ready" is told right before the first step
+        found.append(time.perf_counter() - t0)
+        p.kill()
+        p.communicate()
+    return min(found)
+
+
+def row_of(runs):
+    """All runs of one network and thread count as one row: medians over every round."""
+    times = {k: sum((r["s"].get(k, []) for r in runs), []) for k in runs[0]["s"]}
+    med = {k: statistics.median(v) for k, v in times.items()}
+    best = min((f for f in times if f != "zico"), key=lambda f: med[f])
+    info = runs[-1]["info"]
+    ours, theirs = info["peak_bytes"] + info["outside_bytes"], runs[-1]["torch_bytes"][best]
+    return {"net": runs[0]["net"], "threads": runs[0]["threads"], "rounds": len(times["zico"]),
             "zico_ms": med["zico"] * 1e3, "torch_ms": med[best] * 1e3, "format": best,
-            "speedup": med[best] / med["zico"], "zico_bytes": ours, "torch_bytes": peaks[best],
-            "bytes_ratio": ours / peaks[best] if peaks[best] else None,
-            "start_s": info["start_s"], "issue_us_per_op": info["issue_us_per_op"],
-            "live_bytes": info["live_bytes"], "slot_bytes": info["peak_bytes"]}
+            "speedup": med[best] / med["zico"],
+            "spread": max(times["zico"]) / min(times["zico"]),
+            "zico_bytes": ours, "torch_bytes": theirs,
+            "bytes_ratio": ours / theirs if theirs else None,
+            "issue_us_per_op": max(r["info"]["issue_us_per_op"] for r in runs),
+            "slots": info["peak_bytes"] / info["live_bytes"]}
+
+
+def report(runs):
+    groups = {}
+    for r in runs:
+        key = (list(NETS).index(r["net"]), r["threads"], r["cpu"], r["passive"])
+        groups.setdefault(key, []).append(r)
+    rows = [row_of(groups[k]) for k in sorted(groups)]
+    print("%-14s %2s %3s %9s %9s %-13s %7s %7s %9s %9s %5s %6s %7s" % (
+        "network", "t", "n", "zico ms", "torch ms", "torch format", "faster", "spread", "zico MB",
+        "torch MB", "mem", "slots", "us/op"))
+    for r in rows:
+        print("%-14s %2d %3d %9.1f %9.1f %-13s %6.2fx %7.2f %9.1f %9.1f %5s %6.3f %7.2f" % (
+            r["net"], r["threads"], r["rounds"], r["zico_ms"], r["torch_ms"], r["format"],
+            r["speedup"], r["spread"], r["zico_bytes"] / 1e6, r["torch_bytes"] / 1e6,
+            "%.2f" % r["bytes_ratio"] if r["bytes_ratio"] else "-", r["slots"],
+            r["issue_us_per_op"]))
+    speedups, ratios = [r["speedup"] for r in rows], [r["bytes_ratio"] for r in rows
+                                                       if r["bytes_ratio"]]
+    print("geometric mean %.2fx, least %.2fx, memory %s" % (
+        geomean(speedups), min(speedups), "%.2f" % geomean(ratios) if ratios else "-"))
+    return rows
 
 
 def geomean(v):
@@ -231,7 +283,9 @@ def main():
     p.add_argument("--threads", default="1,2")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--steps", type=int, default=3)
-    p.add_argument("--json")
+    p.add_argument("--json", help="the file that keeps the rounds")
+    p.add_argument("--add", action="store_true", help="keep what is in the file, add to it")
+    p.add_argument("--report", action="store_true", help="measure nothing, print the file")
     p.add_argument("--cpu", action="store_true",
                    help="processor time instead of the clock: one thread on a busy machine")
     p.add_argument("--passive", action="store_true",
@@ -241,11 +295,13 @@ def main():
     if opt.worker:
         return torch_worker(opt.worker)
     env = {}
+    if not opt.report and not opt.add and opt.json and os.path.exists(opt.json):
+        os.remove(opt.json)
     if opt.cpu:
         os.environ["ZI_CPU"] = "1"
     if opt.passive:
         os.environ["OMP_WAIT_POLICY"] = "passive"
-    if os.environ.get("ZI_RECORDER"):
+    if os.environ.get("ZI_RECORDER") and not opt.report:
         env = {"LD_PRELOAD": os.environ["ZI_RECORDER"]}
         # What a Python with torch holds before there is a network.
         out = subprocess.run(
@@ -254,28 +310,26 @@ def main():
              "r = ctypes.CDLL(os.environ['LD_PRELOAD']); r.recorder_live.restype = ctypes.c_long\n"
              "print(r.recorder_live())"], env={**os.environ, **env}, capture_output=True, text=True)
         env["ZI_BASE"] = out.stdout.strip() or "0"
-    rows = []
-    print("%-14s %2s %10s %10s %-13s %7s %9s %9s %6s" % (
-        "network", "t", "zico ms", "torch ms", "torch format", "faster", "zico MB", "torch MB", "mem"))
-    for name in opt.nets.split(","):
+    kept = {"runs": [], "start_s": None}
+    if (opt.add or opt.report) and os.path.exists(opt.json or ""):
+        with open(opt.json) as f:
+            kept = json.load(f)
+    for name in [] if opt.report else opt.nets.split(","):
         for t in (int(x) for x in opt.threads.split(",")):
-            r = one(name, t, opt, env)
-            rows.append(r)
-            print("%-14s %2d %10.1f %10.1f %-13s %6.2fx %9.1f %9.1f %6s" % (
-                name, t, r["zico_ms"], r["torch_ms"], r["format"], r["speedup"],
-                r["zico_bytes"] / 1e6, r["torch_bytes"] / 1e6,
-                "%.2f" % r["bytes_ratio"] if r["bytes_ratio"] else "-"), flush=True)
-    out = {"rows": rows, "speedup_geomean": geomean([r["speedup"] for r in rows]),
-           "speedup_least": min(r["speedup"] for r in rows)}
-    ratios = [r["bytes_ratio"] for r in rows if r["bytes_ratio"]]
-    if ratios:
-        out["bytes_geomean"] = geomean(ratios)
-    print("geometric mean %.2fx, least %.2fx, memory %s" % (
-        out["speedup_geomean"], out["speedup_least"],
-        "%.2f" % out["bytes_geomean"] if ratios else "-"))
-    if opt.json:
-        with open(opt.json, "w") as f:
-            json.dump(out, f, indent=1)
+            kept["runs"].append(one(name, t, opt, env))
+            save(opt.json, kept)
+    if not opt.report and "resnet50" in opt.nets.split(","):
+        kept["start_s"] = start_time()
+    kept["rows"] = report(kept["runs"])
+    if kept["start_s"]:
+        print("start of zico train resnet50 to step 1: %.2f s" % kept["start_s"])
+    save(opt.json, kept)
+
+
+def save(path, kept):
+    if path:
+        with open(path, "w") as f:
+            json.dump(kept, f, indent=1)
 
 
 if __name__ == "__main__":

@@ -1,24 +1,29 @@
 /* bench/engine_step.c -- step time and peak of one network in the executor.
  *
  *   engine_step NET [--batch N] [--threads N] [--steps N] [--warm N] [--optim sgd|momentum|adam|adamw]
- *          [--ops] [--cpu] [--follow]
+ *          [--ops] [--cpu] [--follow] [--pool MIB]
  *
  * Prints one line of JSON: median step, peak bytes, time to the first step, issue overhead.
  * --cpu measures processor time instead of the clock: for a busy machine and one thread.
  * --ops adds a table of where the time goes.  --follow: reads "go" lines and answers each
  * with the time of a few steps, so that bench/engine.py can take turns with PyTorch.
+ * --pool leases slots from a pool of that many MiB, as inside a broker, and adds how much was
+ * leased on the mean (looked at every 0.2 ms) and how much was alive.
  */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 #include "exec/exec.h"
 #include "graph/zoo/zoo.h"
 
 typedef struct options {
     const char   *net;
     int64_t       batch;
-    unsigned      threads, steps, warm;
+    unsigned      threads, steps, warm, pool_mib;
     zi_optim_kind optim;
     bool          ops, follow, cpu;
 } options;
@@ -30,6 +35,7 @@ typedef struct bench {
     zi_exec_feed *feeds;
     size_t        n_feeds;
     uint64_t      step;
+    zi_session   *session; /* NULL: private memory */
 } bench;
 
 static clockid_t measured = CLOCK_MONOTONIC;
@@ -113,19 +119,35 @@ by_double(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Median device time of n steps, in seconds; the loss of the last. */
+static double
+median(double *v, unsigned n)
+{
+    qsort(v, n, sizeof *v, by_double);
+    return n ? v[n / 2] : 0;
+}
+
+static double
+thread_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Median time of n steps, in seconds; the loss of the last; the issuing thread's processor time
+ * per operator (by the clock, a computing thread that is put on the same core would count). */
 static double
 run_steps(bench *b, unsigned n, double *ret_loss, double *ret_issue_us)
 {
-    double             *t = calloc(n + 1u, sizeof *t), issue = 0;
-    unsigned            got = 0;
+    double  *t = calloc(n + 1u, sizeof *t), *issue = calloc(n + 1u, sizeof *issue);
+    unsigned got = 0;
     zi_exec_step_result r;
     zi_graph_diag       d = {0};
 
     for (unsigned i = 0; i < n; i++) {
-        const double t0 = now_s();
+        const double t0 = now_s(), i0 = thread_s();
         must(zi_exec_step(b->e, b->feeds, b->n_feeds, 0.001f, ++b->step), "step", &d);
-        issue += now_s() - t0;
+        issue[i] = thread_s() - i0;
         must(zi_exec_drain(b->e), "drain", &d);
         const double t1 = now_s();
         while (zi_exec_result(b->e, false, &r) == ZICO_OK) {
@@ -133,12 +155,74 @@ run_steps(bench *b, unsigned n, double *ret_loss, double *ret_issue_us)
             *ret_loss = r.loss;
         }
     }
-    qsort(t, got, sizeof *t, by_double);
-    const double median = got ? t[got / 2] : 0;
-    *ret_issue_us = issue / n / b->g->n_nodes * 1e6;
+    const double step_s = median(t, got);
+    *ret_issue_us = median(issue, n) / b->g->n_nodes * 1e6;
     free(t);
-    return median;
+    free(issue);
+    return step_s;
 }
+
+/* -- leased and alive ---------------------------------------------------------------------- */
+
+typedef struct watch {
+    zi_session *session;
+    atomic_bool stop;
+    double      sum_bytes, n; /* inside steps */
+} watch;
+
+static void *
+look(void *arg)
+{
+    watch *w = arg;
+
+    while (!atomic_load(&w->stop)) {
+        zico_stats s = {.struct_size = sizeof s};
+        if (zi_session_in_step(w->session)) {
+            zi_session_stats(w->session, &s);
+            w->sum_bytes += (double)s.leased_bytes;
+            w->n++;
+        }
+        usleep(200);
+    }
+    return NULL;
+}
+
+/* Mean over a step of the bytes alive, by the kernels' measured times: in one mapping the one
+ * slot is open from first to last, so that its size over the ratio is the mean. */
+static double
+mean_live(bench *b)
+{
+    zi_graph_diag  d = {0};
+    zi_cost       *c;
+    zi_plan       *p;
+    zi_place_stats s;
+
+    must(zi_exec_measured(b->e, &c), "measured", &d);
+    must(zi_plan_keep(b->g, c, &p), "plan", &d);
+    must(zi_plan_place(p, b->g, c, 0, 64, &s), "place", &d);
+    zi_plan_free(p);
+    zi_cost_free(c);
+    return (double)s.peak_slot_bytes / s.mean_ratio;
+}
+
+static void
+measure_leases(bench *b)
+{
+    watch     w = {.session = b->session};
+    pthread_t thread;
+    double    loss, issue_us;
+
+    if (pthread_create(&thread, NULL, look, &w) != 0) exit(1);
+    run_steps(b, b->o.steps, &loss, &issue_us);
+    atomic_store(&w.stop, true);
+    pthread_join(thread, NULL);
+    const double leased = w.n > 0 ? w.sum_bytes / w.n : 0, live = mean_live(b);
+    printf("{\"net\": \"%s\", \"batch\": %lld, \"mean_leased_bytes\": %.0f, "
+           "\"mean_live_bytes\": %.0f, \"ratio\": %.4f}\n",
+           b->o.net, (long long)b->o.batch, leased, live, leased / live);
+}
+
+/* -- where the time goes ------------------------------------------------------------------- */
 
 typedef struct line {
     char   key[96];
@@ -208,6 +292,8 @@ parse(int argc, char **argv, options *o)
             o->threads = (unsigned)atoi(v), i++;
         else if (strcmp(argv[i], "--steps") == 0)
             o->steps = (unsigned)atoi(v), i++;
+        else if (strcmp(argv[i], "--pool") == 0)
+            o->pool_mib = (unsigned)atoi(v), i++;
         else if (strcmp(argv[i], "--warm") == 0)
             o->warm = (unsigned)atoi(v), i++;
         else if (strcmp(argv[i], "--optim") == 0) {
@@ -224,6 +310,16 @@ parse(int argc, char **argv, options *o)
     }
 }
 
+static void
+open_pool(bench *b)
+{
+    zi_graph_diag            d = {0};
+    const zi_session_options so = {.local_bytes = (uint64_t)b->o.pool_mib << 20,
+                                   .local_region_bytes = 2u << 20};
+
+    if (b->o.pool_mib) must(zi_session_open(&so, &b->session), "pool", &d);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -236,7 +332,11 @@ main(int argc, char **argv)
     if (b.o.cpu) measured = CLOCK_PROCESS_CPUTIME_ID;
     const double t0 = now_s();
     b.g = build(&b.o);
-    zi_exec_options opt = {.graph = b.g, .n_threads = b.o.threads, .seed = 1};
+    open_pool(&b);
+    zi_exec_options opt = {.graph = b.g,
+                           .session = b.session,
+                           .n_threads = b.o.threads,
+                           .seed = 1};
     must(zi_exec_new(&opt, &d, &b.e), "prepare", &d);
     const double start_s = now_s() - t0;
     make_feeds(&b);
@@ -255,18 +355,20 @@ main(int argc, char **argv)
     const double step_s = b.o.follow ? 0 : run_steps(&b, b.o.steps, &loss, &issue_us);
     zi_exec_read_memory(b.e, &m);
     if (b.o.ops) print_ops(&b);
+    if (b.session) measure_leases(&b);
     printf("{\"net\": \"%s\", \"batch\": %lld, \"threads\": %u, \"step_ms\": %.3f, "
            "\"loss\": %.6f, \"peak_bytes\": %llu, \"live_bytes\": %llu, \"fixed_bytes\": "
            "%llu, "
            "\"outside_bytes\": %llu, \"start_s\": %.3f, \"issue_us_per_op\": %.3f, "
-           "\"nodes\": %u}\n",
+           "\"slots_mean_ratio\": %.4f, \"nodes\": %u}\n",
            b.o.net, (long long)b.o.batch, b.o.threads, step_s * 1e3, loss,
            (unsigned long long)m.peak_slot_bytes, (unsigned long long)m.peak_live_bytes,
            (unsigned long long)m.fixed_bytes, (unsigned long long)m.outside_bytes,
-           start_s, issue_us, b.g->n_nodes);
+           start_s, issue_us, m.mean_ratio, b.g->n_nodes);
     for (size_t i = 0; i < b.n_feeds; i++) free((void *)(uintptr_t)b.feeds[i].data);
     free(b.feeds);
     zi_exec_free(b.e);
+    zi_session_close(b.session);
     zi_graph_free(b.g);
     return 0;
 }

@@ -46,6 +46,7 @@ stage() {
     count "$preset" "$log" "${PIPESTATUS[0]}"
 }
 
+[ "$full" = --full ] && export ZI_FULL=1 # tests that have more to try than time for it
 stage dev
 if [ "$full" = --full ]; then
     stage asan -LE no-asan

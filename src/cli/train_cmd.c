@@ -27,12 +27,14 @@ on_signal(int sig)
     atomic_store(&stop_asked, 1);
 }
 
-/* The first Ctrl-C asks; the second one ends the process as usual. */
+/* The first Ctrl-C asks; the second one ends the process as usual.  A file that grows beyond
+ * the limit is a failed write, not an end. */
 static void
 catch_signals(void)
 {
     struct sigaction act = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
 
+    signal(SIGXFSZ, SIG_IGN);
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
@@ -144,6 +146,19 @@ read_options(const train_words *w, const char *net, zi_run_options *o)
 
 /* ---- the end ----------------------------------------------------------------------------------- */
 
+/* One word of a command, so that a shell reads it back as it is. */
+static void
+print_word(const char *word)
+{
+    if (*word && !word[strcspn(word, " \t\n'\"\\$*?&|;<>()[]{}#~`!")]) {
+        fprintf(stderr, " %s", word);
+        return;
+    }
+    fputs(" '", stderr);
+    for (; *word; word++) fputs(*word == '\'' ? "'\\''" : (char[]){*word, 0}, stderr);
+    fputc('\'', stderr);
+}
+
 /* The command line again, with --resume of the new checkpoint. */
 static void
 print_resume(char *const *argv, const char *path)
@@ -155,10 +170,11 @@ print_resume(char *const *argv, const char *path)
             continue;
         }
         if (strncmp(*a, "--resume=", 9) == 0) continue;
-        bool quote = strpbrk(*a, " '\"\\$*?&|;<>()") != NULL;
-        fprintf(stderr, quote ? " '%s'" : " %s", *a);
+        print_word(*a);
     }
-    fprintf(stderr, " --resume %s\n", path);
+    fputs(" --resume", stderr);
+    print_word(path);
+    fputc('\n', stderr);
 }
 
 static int
@@ -239,7 +255,7 @@ zi_cmd_train(int argc, char **argv)
         {"socket", ZI_ARG_TEXT, &w.socket, "PATH",
          "be a job of that broker ($ZICO_SOCKET)"},
         {"trace", ZI_ARG_TEXT, &w.trace, "FILE",
-         "timeline of the last steps, for Perfetto"},
+         "timeline of the last step, for Perfetto"},
         {"watch", ZI_ARG_FLAG, &w.watch, NULL, "check every tensor in every step; slow"},
         {"json", ZI_ARG_FLAG, &w.json, NULL,
          "one JSON object per line on standard output"},

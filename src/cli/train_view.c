@@ -12,6 +12,7 @@
 #define SCREEN_NS 100000000ull  /* a terminal's line at most ten times a second */
 #define PLAIN_NS  5000000000ull /* plain lines at most every five seconds       */
 #define RATE_NS   2000000000ull
+#define NARROW    92u /* columns */
 
 void
 zi_train_view_begin(zi_train_view *v)
@@ -49,7 +50,8 @@ remember(zi_train_view *v, const zi_run_event *ev)
     add_to_curve(v, ev->loss);
     if (v->rate_ns == 0) v->rate_ns = ev->begin_ns, v->rate_step = ev->first - 1;
     uint64_t passed = ev->now_ns - v->rate_ns;
-    if (passed == 0 || (v->rate > 0 && passed < RATE_NS / 4)) return;
+    if (passed == 0 || (v->rate > 0 && passed < RATE_NS / 4 && ev->step < ev->last))
+        return;
     v->rate =
         (double)(ev->step - v->rate_step) * (double)ev->batch / ((double)passed / 1e9);
     if (passed >= RATE_NS) v->rate_ns = ev->now_ns, v->rate_step = ev->step;
@@ -57,25 +59,32 @@ remember(zi_train_view *v, const zi_run_event *ev)
 
 /* ---- text --------------------------------------------------------------------------------- */
 
+/* "27.1/80.5 MiB", or with two units where they differ. */
 static void
 add_memory(zi_str *out, zi_engine *e)
 {
     zi_engine_memory m;
-    char             text[2][ZI_SIZE_TEXT];
+    char             now[ZI_SIZE_TEXT], peak[ZI_SIZE_TEXT];
 
     zi_engine_read_memory(e, &m);
     if (m.peak_bytes == 0) return;
-    zi_str_fmt(out, "  mem %s, peak %s", zi_size_format(m.now_bytes, text[0]),
-               zi_size_format(m.peak_bytes, text[1]));
+    zi_size_format(m.now_bytes, now);
+    zi_size_format(m.peak_bytes, peak);
+    char *unit = strchr(now, ' '), *peak_unit = strchr(peak, ' ');
+    if (unit && peak_unit && strcmp(unit, peak_unit) == 0) *unit = '\0';
+    zi_str_fmt(out, "%s/%s", now, peak);
 }
 
+/* On a narrow screen fewer words, so that the bar and the time left find room. */
 static void
 add_detail(zi_str *out, const zi_train_view *v, const zi_run_event *ev)
 {
-    char text[ZI_UNIT_CHARS];
+    const bool narrow = v->screen && v->style.width < NARROW;
+    char       text[ZI_UNIT_CHARS];
 
-    zi_str_fmt(out, "loss %.4f  %s samples/s", v->smooth,
-               zi_unit_format(ZI_UNIT_NUMBER, v->rate, v->rate < 100, text));
+    zi_str_fmt(out, "loss %.4f  %s%s", v->smooth,
+               zi_unit_format(ZI_UNIT_NUMBER, v->rate, v->rate < 100, text),
+               narrow ? "/s  " : " samples/s  mem ");
     add_memory(out, ev->engine);
 }
 

@@ -13,7 +13,7 @@
 
 typedef struct outfile {
     const zi_os   *os;
-    const char    *path; /* the temporary one */
+    const char    *path; /* as the user calls it */
     int            fd;
     uint64_t       off;
     zi_train_diag *diag;
@@ -22,7 +22,8 @@ typedef struct outfile {
 static zico_status
 failed(const outfile *f, const char *path, long rc)
 {
-    return zi_train_fail(f->diag, zi_os_status(rc), "%s: %s", path, strerror((int)-rc));
+    return zi_train_fail(f->diag, zi_os_status(rc), "%s: cannot be written: %s", path,
+                         strerror((int)-rc));
 }
 
 static zico_status
@@ -108,7 +109,7 @@ open_temp(const zi_os *os, const char *path, zi_train_diag *diag, char **ret_tem
     char  *temp = zi_malloc(cap);
     if (!temp) return ZICO_E_NOMEM;
     snprintf(temp, cap, "%s.tmp-%d", path, (int)getpid());
-    outfile f = {.os = os, .path = temp, .diag = diag};
+    outfile f = {.os = os, .path = path, .diag = diag};
     f.fd = (int)os->open_file(os, temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (f.fd < 0) {
         zi_train_fail(diag, ZICO_E_IO, "%s: cannot be written: %s", path,

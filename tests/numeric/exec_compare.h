@@ -118,6 +118,20 @@ cmp_error(zi_exec *e, const zi_graph *g, zi_tensor_id t, const double *want, dou
     return isnan(d) ? INFINITY : sqrt(d) / (sqrt(n) + least);
 }
 
+/* Elements of a mask or an index that differ. */
+static inline int64_t
+cmp_differ(zi_exec *e, const zi_graph *g, zi_tensor_id t, const double *want)
+{
+    const zi_tensor *x = &g->tensors[t];
+    void            *p = malloc(x->bytes + 8);
+    int64_t          n = 0;
+
+    expect_ok(zi_exec_get(e, t, p, x->bytes));
+    for (int64_t i = 0; i < zi_tensor_elems(x); i++) n += cmp_value(x, p, i) != want[i];
+    free(p);
+    return n;
+}
+
 typedef struct cmp_options {
     unsigned n_threads, n_steps;
     bool     plain;     /* own kernels only */
@@ -130,12 +144,16 @@ static inline void
 cmp_tensor(zi_exec *e, const zi_graph *g, zi_tensor_id t, const double *want,
            double least, double tolerance)
 {
-    const zi_dtype d = g->tensors[t].dtype;
-    const bool   exact = d != ZI_DTYPE_F32; /* masks may flip where a value is about 0 */
-    const double err = cmp_error(e, g, t, want, least);
     const zi_node_id p = g->tensors[t].producer;
+    double           err;
 
-    if (err <= (exact ? 0.05 : tolerance)) return;
+    if (g->tensors[t].dtype == ZI_DTYPE_F32) {
+        err = cmp_error(e, g, t, want, least);
+    } else { /* one bit may flip where a value is within rounding of an edge, or two tie */
+        const int64_t most = 1 + zi_tensor_elems(&g->tensors[t]) / 2000;
+        err = cmp_differ(e, g, t, want) <= most ? 0 : INFINITY;
+    }
+    if (err <= tolerance) return;
     print_error("tensor %s of %s: relative error %g (%s)\n", g->tensors[t].name,
                 p == ZI_ID_NONE ? "-" : g->nodes[p].name, err,
                 p == ZI_ID_NONE ? "update" : zi_exec_kernel_text(e, p));
@@ -185,7 +203,10 @@ cmp_nodes(zi_exec *e, const zi_graph *g, double **v, uint32_t step, double toler
         for (uint32_t i = 0; i < w->n_out; i++) {
             const zi_tensor_id t = w->out[i];
             if (t == ZI_ID_NONE) continue;
-            cmp_tensor(e, g, t, v[t], cmp_terms(g, w, v), tolerance);
+            /* gradients of scale and shift are sums that nearly cancel */
+            const bool sum = w->op == ZI_OP_BATCH_NORM_BWD && (i == 1 || i == 2);
+            cmp_tensor(e, g, t, v[t], cmp_terms(g, w, v),
+                       sum ? 20 * tolerance : tolerance);
             void *p = malloc(g->tensors[t].bytes + 8);
             expect_ok(zi_exec_get(e, t, p, g->tensors[t].bytes));
             for (int64_t k = 0; k < zi_tensor_elems(&g->tensors[t]); k++)

@@ -1,4 +1,11 @@
 /* tests/numeric/exec_nets_test.c -- whole networks agree with the reference, tensor by tensor.
+ *
+ * Node by node, where the reference gets the executor's own inputs, errors are roundings: sums
+ * of a few thousand terms in single precision (7e-6 at most was seen).
+ *
+ * When the reference runs freely beside it, one activation on the other side of a ReLU's edge
+ * changes a gradient by 1e-3 and more, in batch norms over few values most.  Networks without
+ * such edges keep to roundings.
  * timeout: 300 */
 #include "exec_compare.h"
 #include "graph/zoo/zoo.h"
@@ -20,6 +27,11 @@ net(const char *spec, int64_t batch, zi_optim_kind kind)
     return g;
 }
 
+#define NODES  2e-5 /* node by node */
+#define SMOOTH 2e-6 /* what lives on after free steps: without edges, */
+#define EDGES  5e-3 /* with ReLU or max-pooling, */
+#define FEW    2e-2 /* and with batch norm over as few as 18 values */
+
 static void
 check(const char *spec, int64_t batch, zi_optim_kind kind, int64_t classes,
       unsigned n_steps, double tol)
@@ -30,7 +42,7 @@ check(const char *spec, int64_t batch, zi_optim_kind kind, int64_t classes,
         cmp_options o = {.n_threads = nt,
                          .n_steps = n_steps,
                          .all = true,
-                         .tolerance = 5e-4,
+                         .tolerance = NODES,
                          .n_classes = classes};
         cmp_graph(g, &o);
     }
@@ -47,7 +59,7 @@ static void
 mlp(void **state)
 {
     (void)state;
-    check("mlp", 5, ZI_OPTIM_MOMENTUM, 10, 3, 1e-4);
+    check("mlp", 5, ZI_OPTIM_MOMENTUM, 10, 3, NODES);
 }
 
 /* Convolutions, batch norm, residual sums. */
@@ -55,7 +67,7 @@ static void
 resnet20(void **state)
 {
     (void)state;
-    check("resnet20:size=16", 3, ZI_OPTIM_MOMENTUM, 10, 2, 1e-2);
+    check("resnet20:size=16", 3, ZI_OPTIM_MOMENTUM, 10, 2, EDGES);
 }
 
 /* Depthwise convolutions, ReLU6, channels that do not fill a block. */
@@ -63,7 +75,7 @@ static void
 mobilenet_v2(void **state)
 {
     (void)state;
-    check("mobilenet_v2:size=96,classes=10", 2, ZI_OPTIM_SGD, 10, 1, 2e-1);
+    check("mobilenet_v2:size=96,classes=10", 2, ZI_OPTIM_SGD, 10, 1, FEW);
 }
 
 /* Concatenation along channels, transposed convolution or resize, a loss per pixel. */
@@ -71,7 +83,7 @@ static void
 unet(void **state)
 {
     (void)state;
-    check("unet:size=32,width=8", 2, ZI_OPTIM_MOMENTUM, 2, 1, 2e-1);
+    check("unet:size=32,width=8", 2, ZI_OPTIM_MOMENTUM, 2, 1, EDGES);
 }
 
 /* Embedding, unrolled cells, dropout. */
@@ -79,7 +91,7 @@ static void
 lstm_lm(void **state)
 {
     (void)state;
-    check("lstm_lm:vocab=50,width=24,hidden=24,seq=5", 3, ZI_OPTIM_SGD, 50, 2, 1e-3);
+    check("lstm_lm:vocab=50,width=24,hidden=24,seq=5", 3, ZI_OPTIM_SGD, 50, 2, SMOOTH);
 }
 
 /* Attention from parts, layer norm, GELU. */
@@ -88,7 +100,7 @@ gpt(void **state)
 {
     (void)state;
     check("gpt:vocab=40,seq=12,width=32,layers=2,heads=2,dropout=0.1", 2, ZI_OPTIM_SGD,
-          40, 2, 1e-3);
+          40, 2, SMOOTH);
 }
 
 int

@@ -1,8 +1,11 @@
 """What torchvision exports imports, differentiates, and computes what PyTorch computes.
 
 Each file is exported here, run by the reference loops (tests/helper/onnx_run) and compared
-with PyTorch's own output in evaluation mode.  timeout: 400
+with PyTorch's own output in evaluation mode.  `zico train` then trains some of them for three
+steps; with ZI_FULL=1 (make test-full) every network of torchvision.  timeout: 400
 """
+import json
+import math
 import os
 import subprocess
 import sys
@@ -16,6 +19,9 @@ from torchvision import models
 warnings.filterwarnings("ignore")
 BUILD = os.environ.get("ZI_BUILD_DIR", "build/dev")
 RUN = os.path.join(BUILD, "tests/helper/onnx_run")
+ZICO = os.path.join(BUILD, "zico")
+FULL = os.environ.get("ZI_FULL") == "1"
+TRAINED = ("squeezenet1_1", "resnet18", "mobilenet_v2")  # always; small and quick
 
 # name, options, image size, modes, opsets, whether the forward pass is run here
 CASES = [
@@ -29,6 +35,7 @@ CASES = [
     ("mobilenet_v2", {}, 32, ("eval", "train"), (13,), True),
     ("densenet121", {}, 32, ("eval", "train"), (13,), True),
     ("googlenet", {"aux_logits": False, "init_weights": False}, 64, ("eval",), (13,), True),
+    ("vgg11_bn", {}, 224, ("eval", "train"), (13,), False),
     ("vgg16", {}, 224, ("eval", "train"), (13,), False),
     ("vgg16_bn", {}, 224, ("train",), (13,), False),
 ]
@@ -123,6 +130,20 @@ def sample(name, n, size):
     return torch.randn(n, 3, size, size)
 
 
+def train(path):
+    """Three steps on made-up pictures: losses are there, and finite."""
+    env = {k: v for k, v in os.environ.items() if k != "ZICO_SOCKET"}
+    out = subprocess.run([ZICO, "train", path, "--batch", "4", "--steps", "3", "--eval", "0",
+                          "--optimizer", "sgd", "--lr", "1e-3", "--json"], env=env,
+                         capture_output=True, text=True)
+    if out.returncode:
+        return out.stderr.strip()
+    lines = [json.loads(line) for line in out.stdout.splitlines()]
+    losses = [e["loss"] for e in lines if e["event"] == "step"]
+    good = len(losses) == 3 and all(x is not None and math.isfinite(x) for x in losses)
+    return None if good else f"losses {losses}"
+
+
 def check(folder, name, options, size, mode, opset, forward):
     what = f"{name} {mode} opset {opset}"
     net = make(name, options)
@@ -136,6 +157,10 @@ def check(folder, name, options, size, mode, opset, forward):
     want = sum(p.numel() for p in net.parameters())
     if n_params != n_updated or (mode == "train" and count != want):
         return f"{what}: {count} of {want} parameters, {n_updated} of {n_params} updated"
+    if opset == 13 and (name in TRAINED or (FULL and name not in OWN)):
+        fault = train(path)
+        if fault:
+            return f"{what}: {fault}"
     if not forward:
         return None
 
