@@ -8,6 +8,9 @@ Same network, batch, optimizer (SGD with momentum) and thread count; PyTorch in 
 memory format.  Both processes stay up; they run a few steps each in turn, so that whatever
 else the machine does hits both.  Medians over all rounds.
 
+A round in which other programs took more than a tenth of a core counts only where there is no
+quiet one; the report names them.
+
 FILE keeps every round.  With --add rounds are added to those that are in it, so that a long
 measurement can be cut into short ones (a network, a thread count at a time); --report only
 prints what is in it.
@@ -195,6 +198,18 @@ class Worker:
         return rest
 
 
+def ticks_of_others(workers):
+    """Processor ticks of the whole machine that were not ours, since it began."""
+    with open("/proc/stat") as f:
+        v = [int(x) for x in f.readline().split()[1:9]]
+    busy = sum(v) - v[3] - v[4]  # all but idle and waiting for disks; stolen ticks count
+    for pid in [os.getpid()] + [w.p.pid for w in workers]:
+        with open("/proc/%d/stat" % pid) as f:
+            t = f.read().rpartition(")")[2].split()
+        busy -= int(t[11]) + int(t[12])
+    return busy
+
+
 def one(name, threads, opt, env):
     spec, batch = NETS[name]
     engine = [os.path.join(os.environ["ZI_BUILD_DIR"], "bench", "engine_step"), spec, "--batch",
@@ -207,17 +222,20 @@ def one(name, threads, opt, env):
     workers = {"zico": Worker(engine, e)}
     for f in formats:
         workers[f] = Worker(torch_cmd, {**e, **env, "ZI_FORMAT": f})
-    times = {k: [] for k in workers}
+    times, others = {k: [] for k in workers}, []
     for _ in range(opt.rounds):
+        t0, ticks = time.perf_counter(), ticks_of_others(workers.values())
         for k, w in workers.items():
             times[k].append(w.go(opt.steps))
+        ticks = ticks_of_others(workers.values()) - ticks
+        others.append(ticks / os.sysconf("SC_CLK_TCK") / (time.perf_counter() - t0))
     info = json.loads(workers["zico"].end())
     peaks = {f: float(workers[f].first[1]) for f in formats}
     for f in formats:
         workers[f].end()
     return {"net": name, "spec": spec, "batch": batch, "threads": threads, "steps": opt.steps,
-            "cpu": opt.cpu, "passive": opt.passive, "s": times, "torch_bytes": peaks,
-            "info": info}
+            "cpu": opt.cpu, "passive": opt.passive, "s": times, "others": others,
+            "torch_bytes": peaks, "info": info}
 
 
 def start_time():
@@ -234,9 +252,15 @@ def start_time():
     return min(found)
 
 
+QUIET = 0.1  # of a core: what others may take in a round that counts
+
+
 def row_of(runs):
-    """All runs of one network and thread count as one row: medians over every round."""
-    times = {k: sum((r["s"].get(k, []) for r in runs), []) for k in runs[0]["s"]}
+    """All runs of one network and thread count as one row: medians over the quiet rounds."""
+    others = sum((r["others"] for r in runs), [])
+    counts = [i for i, share in enumerate(others) if share <= QUIET] or range(len(others))
+    times = {k: sum((r["s"][k] for r in runs), []) for k in runs[0]["s"]}
+    times = {k: [v[i] for i in counts] for k, v in times.items()}
     med = {k: statistics.median(v) for k, v in times.items()}
     best = min((f for f in times if f != "zico"), key=lambda f: med[f])
     info = runs[-1]["info"]
@@ -244,6 +268,8 @@ def row_of(runs):
     return {"net": runs[0]["net"], "threads": runs[0]["threads"], "rounds": len(times["zico"]),
             "zico_ms": med["zico"] * 1e3, "torch_ms": med[best] * 1e3, "format": best,
             "speedup": med[best] / med["zico"],
+            "disturbed": len(others) - len(counts) if max(others[i] for i in counts) <= QUIET
+            else len(others),
             "spread": max(times["zico"]) / min(times["zico"]),
             "zico_bytes": ours, "torch_bytes": theirs,
             "bytes_ratio": ours / theirs if theirs else None,
@@ -268,6 +294,9 @@ def report(runs):
             r["issue_us_per_op"]))
     speedups, ratios = [r["speedup"] for r in rows], [r["bytes_ratio"] for r in rows
                                                        if r["bytes_ratio"]]
+    if any(r["disturbed"] for r in rows):
+        print("rounds in which others took more than %.0f %% of a core: %s" % (100 * QUIET, ", ".join(
+            "%s %d: %d" % (r["net"], r["threads"], r["disturbed"]) for r in rows if r["disturbed"])))
     print("geometric mean %.2fx, least %.2fx, memory %s" % (
         geomean(speedups), min(speedups), "%.2f" % geomean(ratios) if ratios else "-"))
     return rows

@@ -88,8 +88,8 @@ slice_in_blocks(const zi_kop *k, uint32_t block)
            (whole_blocks(y, block) || begin + y->dims[1] == x->dims[1]);
 }
 
-/* The question of kernel.h, for blocks of that size.  Where f(0) is not 0, only whole blocks
- * (B2). */
+/* May the own kernel work on blocks of that size, all its images in the same layout?  Where f(0)
+ * is not 0, only on whole blocks (B2). */
 static bool
 takes_blocks(const zi_kop *k, uint32_t block)
 {

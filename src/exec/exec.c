@@ -76,7 +76,7 @@ open_runs(zi_exec *e)
         w->lane = &e->prog.lane[r];
         ZI_TRY(e->dev->ops->fence_new(e->dev, &w->done));
     }
-    e->ptrs = zi_calloc(e->bound->max_refs + 1u, sizeof *e->ptrs);
+    e->ptrs = zi_calloc(2u * e->bound->max_refs + 1u, sizeof *e->ptrs);
     e->node_ns = zi_calloc(e->g->n_nodes + 1u, sizeof *e->node_ns);
     e->node_runs = zi_calloc(e->g->n_nodes + 1u, sizeof *e->node_runs);
     return e->ptrs && e->node_ns && e->node_runs ? ZICO_OK : ZICO_E_NOMEM;

@@ -13,7 +13,7 @@
  *            like them.  Everything that passes this door is in the graph's plain layout.
  * SAME BITS  For one thread count a step's result depends on parameters, state, feeds, lr and
  *            step number alone: not on the plan, the placement, or what ran before.
- * THREADS    One caller at a time, except zi_exec_result and zi_exec_done, safe from any.
+ * THREADS    One caller at a time, except zi_exec_result and zi_exec_n_done, safe from any.
  * LIFETIME   graph, plan, session and device outlive the executor.
  * NEXT       plan/plan.h (acts), exec/README.md, tier.h, onednn/.
  */
@@ -129,13 +129,11 @@ ZICO_NODISCARD zico_status zi_exec_init(zi_exec *e, uint64_t seed);
 /* ---- looking ------------------------------------------------------------------------ */
 
 typedef struct zi_exec_memory {
-    uint64_t fixed_bytes; /* PARAM, STATE, INPUT, LABEL with padding                  */
-    uint64_t
-        peak_live_bytes; /* of the plan, fixed included: the lower bound of its peak */
-    uint64_t
-        peak_slot_bytes;    /* what is really taken at the peak, fixed included         */
-    uint64_t outside_bytes; /* staging of feeds and other private memory                */
-    double   mean_ratio;    /* mean of slots open / mean of live bytes                  */
+    uint64_t fixed_bytes;     /* PARAM, STATE, INPUT, LABEL with padding            */
+    uint64_t peak_live_bytes; /* of the plan, fixed ones too: no slots can be less  */
+    uint64_t peak_slot_bytes; /* what is really taken at the peak, fixed ones too   */
+    uint64_t outside_bytes;   /* staging of feeds and other private memory          */
+    double   mean_ratio;      /* mean of slots open / mean of live bytes            */
 } zi_exec_memory;
 
 void zi_exec_read_memory(const zi_exec *e, zi_exec_memory *ret_memory);

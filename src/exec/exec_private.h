@@ -115,7 +115,7 @@ struct zi_exec {
     zi_stream      *compute, *out, *in; /* out, in: NULL unless the plan swaps */
     zi_session     *session;
 
-    void **ptrs; /* compute stream only */
+    void **ptrs; /* [2 max_refs] of the node that runs; compute stream only */
 
     exec_feed_slot *feeds;
     uint32_t        n_feeds;

@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <string.h>
-#include "base/check.h"
 
 void
 exec_fail(zi_exec *e, zico_status st)
@@ -48,8 +47,7 @@ run_node(exec_run *r, const exec_cmd *cmd, unsigned n_threads)
         n->k.fn(&call);
         return;
     }
-    void *real[32];
-    zi_assert(n->n_moves <= 32);
+    void **real = e->ptrs + e->bound->max_refs; /* at most one move per operand */
     for (uint32_t i = 0; i < n->n_moves; i++) {
         const zi_move *m = &n->moves[i];
         void         **at = m->where == 'i'   ? &call.in[m->pos]

@@ -89,9 +89,4 @@ extern const zi_kern_set zi_kern_avx2;
 extern const zi_kern_set zi_kern_avx512;
 #endif
 
-/* How much scratch the own kernel of a bound node wants. */
-uint64_t zi_kern_scratch(const zi_kop *k, unsigned n_threads);
-/* May the own kernel of the op work on blocks, all its image operands in the same layout? */
-bool zi_kern_takes_blocks(const zi_kop *k);
-
 #endif /* ZI_EXEC_KERNEL_H */

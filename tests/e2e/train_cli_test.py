@@ -16,6 +16,7 @@ sys.path.insert(0, os.path.join(os.environ["ZI_SOURCE_DIR"], "tests/numeric"))
 
 ZICO = os.path.join(os.environ["ZI_BUILD_DIR"], "zico")
 ENV = {k: v for k, v in os.environ.items() if k not in ("ZICO_SOCKET", "LC_ALL", "LANG")}
+ENV["OMP_WAIT_POLICY"] = "passive"  # tests run side by side: idle threads should not spin
 
 
 def zico(*words, cwd=None, env=ENV):

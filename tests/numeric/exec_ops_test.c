@@ -315,6 +315,36 @@ odd_parts(void **state)
     judge(b, ZI_OPTIM_SGD);
 }
 
+/* More parts than fit a screen, each in blocks that are not whole: all go through scratch. */
+static void
+many_parts(void **state)
+{
+    (void)state;
+    zi_gb       *b = zi_gb_new("many", true, 1);
+    zi_tensor_id x = zi_gb_param(b, "x", 4, (int64_t[]){2, 3, 4, 4}, zi_init_normal(1));
+    zi_tensor_id part[40];
+    for (int i = 0; i < 40; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "c%d", i);
+        part[i] = zi_gb_conv2d(b, x, name, &(zi_conv_opt){.out = 5, .kernel = 1});
+    }
+    target(b, zi_gb_relu(b, zi_gb_concat(b, 40, part, 1)));
+    judge(b, ZI_OPTIM_SGD);
+}
+
+/* Products of what convolutions leave in blocks. */
+static void
+blocks_to_dense(void **state)
+{
+    (void)state;
+    zi_gb       *b = zi_gb_new("blocks", true, 1);
+    zi_tensor_id x = zi_gb_param(b, "x", 4, (int64_t[]){2, 3, 6, 6}, zi_init_normal(1));
+    x = zi_gb_conv2d(b, x, "c", &(zi_conv_opt){.out = 16, .kernel = 3, .pad = 1});
+    x = zi_gb_matmul(b, x, zi_gb_relu(b, x), false, true, 0.25);
+    target(b, zi_gb_linear(b, x, "fc", 9, true));
+    judge(b, ZI_OPTIM_SGD);
+}
+
 /* -- dense -------------------------------------------------------------------------------- */
 
 static zi_tensor_id
@@ -438,6 +468,8 @@ main(void)
         cmocka_unit_test(first_convolution),
         cmocka_unit_test(shapes),
         cmocka_unit_test(odd_parts),
+        cmocka_unit_test(many_parts),
+        cmocka_unit_test(blocks_to_dense),
         cmocka_unit_test(dense),
         cmocka_unit_test(losses),
         cmocka_unit_test(optimizers),
