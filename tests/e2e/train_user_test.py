@@ -115,10 +115,15 @@ class Data(Folder):
         self.assertLess(ev[-1]["score"]["loss"], 0.5)
         self.assertGreater(ev[-1]["score"]["accuracy"], 0.8)
 
-    def test_batches_are_there_in_time(self):
-        ev = self.train("resnet20:size=16", "--batch", "16", "--steps", "40", "--eval", "0")
-        self.assertEqual(40, ev[-1]["batches"])
-        self.assertLess(ev[-1]["batches_waited_for"], 20)
+    def test_every_batch_is_counted(self):
+        """By several loaders as by one: the same samples in the same order, so the same bits."""
+        losses = []
+        for loaders in ("1", "3"):
+            ev = self.train("mlp", "--batch", "16", "--steps", "30", "--eval", "0", "--loaders",
+                            loaders, "--threads", "1")
+            self.assertGreaterEqual(ev[-1]["batches"], 30)
+            losses.append([e["loss"] for e in ev if e["event"] == "step"])
+        self.assertEqual(*losses)
 
 
 class LearningRate(Folder):
@@ -208,7 +213,7 @@ class Terminal(Folder):
         self.assertEqual(0, code, shown)
         lines = [re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", s)
                  for s in shown.decode().replace("\n", "\r").split("\r") if "resnet20 " in s]
-        self.assertGreater(len(lines), 2)
+        self.assertGreaterEqual(len(lines), 2)
         for line in lines:
             self.assertLess(len(line), 80, line)
         self.assertTrue(any(re.search(r"resnet20 \d+/40 \[=* *\]  loss \d\.\d+  .*/s  .*/.* MiB  "

@@ -8,10 +8,17 @@
 static const struct {
     const char *spec;
     int64_t     batch;
-} nets[] = {{"resnet20", 128}, {"resnet18", 8},      {"resnet34", 8},
-            {"resnet50", 8},   {"vgg16", 4},         {"densenet121", 4},
-            {"unet", 2},       {"mobilenet_v2", 16}, {"gpt:seq=256", 16},
-            {"lstm_lm", 64},   {"mlp", 4096}};
+} nets[] = {{"resnet20", 128},
+            {"resnet18", 8},
+            {"resnet34", 8},
+            {"resnet50", 8},
+            {"vgg16", 4},
+            {"densenet121", 4},
+            {"unet", 2},
+            {"mobilenet_v2", 16},
+            {"gpt:seq=256", 16},
+            {"lstm_lm", 64},
+            {"mlp:hidden=2048", 8192}};
 #define N_NETS (sizeof nets / sizeof nets[0])
 
 static zi_graph *
