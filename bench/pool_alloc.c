@@ -7,11 +7,14 @@
  *
  *   pair   alloc and free of one size, again and again
  *   mixed  eight blocks held; a random one is replaced by one of a random size between
- *          64 KiB and the size shown
+ *          64 KiB and the size shown; up to 64 MiB the sizes are log-uniform: as many
+ *          between 64 and 128 KiB as between 32 and 64 MiB, as tensors are
+ *   step   sizes as in mixed up to 64 MiB; blocks rise to 192 MiB and fall in reverse order, with
+ *          a short-lived one beside each: forward and backward
  *
  * each with 1 and 2 threads, without touching the memory and with one write per page.  A
- * figure is the best of nine short rounds (others may use the machine, too), in nanoseconds
- * a pair, per thread.
+ * figure is the best of nine short rounds (others may use the machine, too; of three, if they take
+ * seconds), in nanoseconds a pair, per thread.
  */
 #include "client/arena.h"
 #include "base/json.h"
@@ -24,12 +27,17 @@
 #include <string.h>
 #include <time.h>
 
-#define KIB       (1ull << 10)
-#define MIB       (1ull << 20)
-#define N_HELD    8
-#define N_ROUNDS  9
-#define ROUND_NS  2000000u /* at least this long */
-#define MAX_TOUCH (256 * MIB)
+#define KIB      (1ull << 10)
+#define MIB      (1ull << 20)
+#define N_HELD   8
+#define N_ROUNDS 9
+#define ROUND_NS 2000000u /* at least this long */
+#define LONG_NS                                                                          \
+    1500000000u /* rounds that take so long together are enough, from the third on */
+#define LEAST    (64 * KIB)
+#define MOST     (64 * MIB)
+#define TIDE     (192 * MIB)
+#define TIDE_MAX (TIDE / LEAST)
 
 static const size_t sizes[] = {64 * KIB, MIB, 16 * MIB, 64 * MIB};
 #define N_SIZES (sizeof sizes / sizeof *sizes)
@@ -79,9 +87,14 @@ touch(char *p, size_t size)
     for (size_t i = 0; i < size; i += 4096) p[i] = 1;
 }
 
+typedef enum pattern { PAIR, MIXED, STEP, N_PATTERNS } pattern;
+
+static const char *const pattern_name[] = {"pair", "mixed", "step"};
+
 typedef struct job {
+    pattern            pattern;
     size_t             size;
-    bool               mixed, touch;
+    bool               touch;
     uint64_t           n;
     pthread_barrier_t *start;
     uint64_t           took_ns;
@@ -94,7 +107,9 @@ random_size(job *j)
     uint64_t x = j->seed;
     x ^= x << 13, x ^= x >> 7, x ^= x << 17;
     j->seed = x;
-    return 64 * KIB + (x >> 16) % (j->size - 64 * KIB + 1);
+    if (j->size < MOST) return LEAST + (x >> 16) % (j->size - LEAST + 1);
+    size_t power = LEAST << (x >> 32) % 10; /* 64 KiB, 128 KiB, .. 32 MiB */
+    return power + (x >> 16) % power;
 }
 
 static void
@@ -123,6 +138,39 @@ run_mixed(job *j)
     for (int i = 0; i < N_HELD; i++) drop(held[i]);
 }
 
+/* One step's blocks, and a short-lived one beside each; how many pairs. */
+static uint64_t
+run_one_step(job *j, char **held)
+{
+    size_t   size, sum = 0;
+    uint64_t n = 0, pairs = 0;
+
+    while (sum < TIDE) {
+        held[n++] = take(size = random_size(j));
+        if (j->touch) touch(held[n - 1], size);
+        sum += size;
+        char *beside = take(size = random_size(j));
+        if (j->touch) touch(beside, size);
+        drop(beside);
+        pairs += 2;
+    }
+    while (n > 0) drop(held[--n]);
+    return pairs;
+}
+
+/* At least j->n pairs; j->n becomes how many it were. */
+static void
+run_steps(job *j)
+{
+    char   **held = malloc(TIDE_MAX * sizeof *held);
+    uint64_t n = 0;
+
+    if (!held) exit(1);
+    while (n < j->n) n += run_one_step(j, held);
+    free(held);
+    j->n = n;
+}
+
 static void *
 run_job(void *arg)
 {
@@ -130,7 +178,9 @@ run_job(void *arg)
 
     pthread_barrier_wait(j->start);
     uint64_t start = now_ns();
-    if (j->mixed)
+    if (j->pattern == STEP)
+        run_steps(j);
+    else if (j->pattern == MIXED)
         run_mixed(j);
     else
         run_pairs(j);
@@ -145,7 +195,7 @@ round_ns(const job *what, unsigned n_threads, uint64_t n)
     pthread_barrier_t start;
     pthread_t         t[2];
     job               j[2];
-    uint64_t          most = 0;
+    double            most = 0;
 
     pthread_barrier_init(&start, NULL, n_threads);
     for (unsigned i = 0; i < n_threads; i++) {
@@ -157,22 +207,24 @@ round_ns(const job *what, unsigned n_threads, uint64_t n)
     }
     for (unsigned i = 0; i < n_threads; i++) {
         pthread_join(t[i], NULL);
-        if (j[i].took_ns > most) most = j[i].took_ns;
+        double ns = (double)j[i].took_ns / (double)j[i].n;
+        if (ns > most) most = ns;
     }
     pthread_barrier_destroy(&start);
-    return (double)most / (double)n;
+    return most;
 }
 
 static double
 measure(const job *what, unsigned n_threads)
 {
     double   best = 0;
-    uint64_t n = 16;
+    uint64_t n = 16, began = now_ns();
 
     while (round_ns(what, n_threads, n) * (double)n < ROUND_NS && n < 1u << 22) n *= 4;
     for (int i = 0; i < N_ROUNDS; i++) {
         double took = round_ns(what, n_threads, n);
         if (i == 0 || took < best) best = took;
+        if (i >= 2 && now_ns() - began > LONG_NS) break;
     }
     return best;
 }
@@ -181,14 +233,14 @@ static void
 report(zi_json *out, const job *j, unsigned n_threads, double ns)
 {
     if (!opt.json) {
-        printf("%-6s %-5s %u thread%s %8zu KiB  %10.1f ns\n", j->mixed ? "mixed" : "pair",
+        printf("%-6s %-5s %u thread%s %8zu KiB  %10.1f ns\n", pattern_name[j->pattern],
                j->touch ? "touch" : "-", n_threads, n_threads > 1 ? "s" : " ",
                j->size / 1024, ns);
         fflush(stdout);
         return;
     }
     zi_json_object(out);
-    zi_json_key(out, "pattern"), zi_json_str(out, j->mixed ? "mixed" : "pair");
+    zi_json_key(out, "pattern"), zi_json_str(out, pattern_name[j->pattern]);
     zi_json_key(out, "touch"), zi_json_bool(out, j->touch);
     zi_json_key(out, "threads"), zi_json_u64(out, n_threads);
     zi_json_key(out, "size_bytes"), zi_json_u64(out, j->size);
@@ -227,13 +279,13 @@ main(int argc, char **argv)
     }
     if (!use_malloc) open_arena();
     zi_json_array(&out);
-    for (int mixed = 0; mixed <= 1; mixed++)
+    for (pattern p = PAIR; p < N_PATTERNS; p++)
         for (int with_touch = 0; with_touch <= 1; with_touch++)
             for (unsigned n_threads = 1; n_threads <= 2; n_threads++)
                 for (size_t i = 0; i < N_SIZES; i++) {
-                    job j = {.size = sizes[i], .mixed = mixed, .touch = with_touch};
-                    if (mixed && sizes[i] < MIB) continue;
-                    if (mixed && 2 * N_HELD * sizes[i] > MAX_TOUCH) continue;
+                    job j = {.pattern = p, .size = sizes[i], .touch = with_touch};
+                    if (p == MIXED && sizes[i] < MIB) continue;
+                    if (p == STEP && sizes[i] < MOST) continue;
                     report(&out, &j, n_threads, measure(&j, n_threads));
                 }
     zi_json_end(&out);

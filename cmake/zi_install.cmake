@@ -5,6 +5,7 @@ if(TARGET zico_shared)
     install(TARGETS zico_shared zico_static
             LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
             ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    file(RELATIVE_PATH ZI_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
     configure_file(${CMAKE_SOURCE_DIR}/tools/zico.pc.in ${CMAKE_BINARY_DIR}/zico.pc @ONLY)
     install(FILES ${CMAKE_BINARY_DIR}/zico.pc
             DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

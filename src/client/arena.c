@@ -232,36 +232,31 @@ empty_hands(zi_arena *a, zico_class cls)
     return any;
 }
 
-/* A block that fits exactly, from the thread's own hand; else what is there is put down. */
+/* The block in the thread's own hand, if it fits exactly.  Else 0, and what was in the hand is
+ * the caller's to free (*ret_old; 0: nothing). */
 static uint32_t
 take_from_hand(zi_arena *a, _Atomic uint64_t *word, uint64_t key, size_t size_bytes,
-               uint32_t align_g)
+               uint32_t align_g, uint32_t *ret_old)
 {
-    uint64_t w = atomic_load_explicit(word, memory_order_relaxed);
+    if (!atomic_load_explicit(word, memory_order_relaxed)) return 0;
+    uint64_t   w = atomic_exchange_explicit(word, 0, memory_order_acq_rel);
+    uint32_t   record = (uint32_t)w;
+    zi_extent *e = &a->record[record];
 
-    if (!w) return 0;
-    if ((w & ~(uint64_t)UINT32_MAX) == key &&
-        atomic_compare_exchange_strong_explicit(word, &w, 0, memory_order_acq_rel,
-                                                memory_order_relaxed)) {
-        uint32_t   record = (uint32_t)w;
-        zi_extent *e = &a->record[record];
-        if (e->start & (align_g - 1)) {
-            free_block(a, record, NULL);
-            return 0;
-        }
-        if (e->asked != size_bytes) {
-            zi_heap *h = &a->heap[e->heap];
-            pthread_mutex_lock(&h->mu);
-            h->live_bytes += size_bytes - e->asked;
-            pthread_mutex_unlock(&h->mu);
-            atomic_fetch_add(&a->live_bytes, size_bytes - e->asked);
-            e->asked = size_bytes;
-        }
-        zi_extent_set(e, ZI_EXTENT_LIVE);
-        return record;
+    if ((w & ~(uint64_t)UINT32_MAX) != key || (e->start & (align_g - 1))) {
+        *ret_old = record;
+        return 0;
     }
-    empty_hand(a, word);
-    return 0;
+    if (e->asked != size_bytes) {
+        zi_heap *h = &a->heap[e->heap];
+        pthread_mutex_lock(&h->mu);
+        h->live_bytes += size_bytes - e->asked;
+        pthread_mutex_unlock(&h->mu);
+        atomic_fetch_add(&a->live_bytes, size_bytes - e->asked);
+        e->asked = size_bytes;
+    }
+    zi_extent_set(e, ZI_EXTENT_LIVE);
+    return record;
 }
 
 /* -- allocating --------------------------------------------------------------------------------------------- */
@@ -274,25 +269,34 @@ raise_peak(_Atomic uint64_t *peak, uint64_t now)
     }
 }
 
-/* From what the heap holds. */
+/* From what the heap holds.  `old`: a block of the same heap that goes back to it first, under
+ * the same lock; 0: none. */
 static zico_status
-take_from_heap(zi_arena *a, zi_heap *h, uint32_t n, uint32_t align_g, size_t size_bytes,
-               uint32_t *ret_record)
+take_from_heap(zi_arena *a, zi_heap *h, uint32_t old, uint32_t n, uint32_t align_g,
+               size_t size_bytes, uint32_t *ret_record)
 {
+    uint64_t more = 0;
+
     pthread_mutex_lock(&h->mu);
+    if (old) {
+        more -= a->record[old].asked;
+        zi_heap_free(h, old);
+    }
     zico_status st = zi_heap_reserve(h);
     uint32_t    r = st >= 0 ? zi_heap_take(h, n, align_g) : 0;
     if (r) {
         a->record[r].asked = size_bytes;
-        h->live_bytes += size_bytes;
+        more += size_bytes;
     }
+    h->live_bytes += more;
+    bool idle = old && h->n_empty > ZI_ARENA_KEEP;
     pthread_mutex_unlock(&h->mu);
+    uint64_t live =
+        atomic_fetch_add_explicit(&a->live_bytes, more, memory_order_relaxed) + more;
+    if (r) raise_peak(&a->peak_live, live);
+    if (idle) shed(a, h, ZI_ARENA_KEEP);
     if (st < 0) return st;
     if (!r) return ZICO_E_BUSY;
-    uint64_t live =
-        atomic_fetch_add_explicit(&a->live_bytes, size_bytes, memory_order_relaxed) +
-        size_bytes;
-    raise_peak(&a->peak_live, live);
     *ret_record = r;
     return ZICO_OK;
 }
@@ -336,21 +340,21 @@ lease_more(zi_arena *a, zi_heap *h, size_t size_bytes, uint64_t wait_ns)
     return ZICO_OK;
 }
 
-/* The hand was no help. */
+/* The hand was no help: what was in it (`old`) goes to the heap. */
 static zico_status
-alloc_slowly(zi_arena *a, zi_heap *h, uint32_t n, uint32_t align_g, size_t size_bytes,
-             uint64_t wait_ns, uint32_t *ret_record)
+alloc_slowly(zi_arena *a, zi_heap *h, uint32_t old, uint32_t n, uint32_t align_g,
+             size_t size_bytes, uint64_t wait_ns, uint32_t *ret_record)
 {
-    zico_status st = take_from_heap(a, h, n, align_g, size_bytes, ret_record);
+    zico_status st = take_from_heap(a, h, old, n, align_g, size_bytes, ret_record);
 
     if (st != ZICO_E_BUSY) return st;
     if (empty_hands(a, h->cls) | free_finished(a, h)) {
-        st = take_from_heap(a, h, n, align_g, size_bytes, ret_record);
+        st = take_from_heap(a, h, 0, n, align_g, size_bytes, ret_record);
         if (st != ZICO_E_BUSY) return st;
     }
     for (;;) {
         ZI_TRY(lease_more(a, h, size_bytes, wait_ns));
-        st = take_from_heap(a, h, n, align_g, size_bytes, ret_record);
+        st = take_from_heap(a, h, 0, n, align_g, size_bytes, ret_record);
         if (st == ZICO_E_BUSY) continue; /* another thread was quicker */
         shed(a, h, ZI_ARENA_KEEP);       /* next to what was held, less was needed */
         return st;
@@ -368,7 +372,7 @@ zi_arena_alloc(zi_arena *a, zico_class cls, size_t size_bytes, size_t align,
                zi_stream *stream, uint64_t wait_ns, void **ret_block)
 {
     unsigned by;
-    uint32_t record;
+    uint32_t record, old = 0;
 
     if (align == 0) align = 1;
     if (size_bytes == 0) size_bytes = 1;
@@ -386,8 +390,9 @@ zi_arena_alloc(zi_arena *a, zico_class cls, size_t size_bytes, size_t align,
         align > ZI_ARENA_GRANULE ? (uint32_t)(align / ZI_ARENA_GRANULE) : 1;
     record = by ? 0
                 : take_from_hand(a, &my_hand(a)->word[cls], hand_key(h->index, n),
-                                 size_bytes, align_g);
-    if (!record) ZI_TRY(alloc_slowly(a, h, n, align_g, size_bytes, wait_ns, &record));
+                                 size_bytes, align_g, &old);
+    if (!record)
+        ZI_TRY(alloc_slowly(a, h, old, n, align_g, size_bytes, wait_ns, &record));
     *ret_block = a->base + (uint64_t)a->record[record].start * ZI_ARENA_GRANULE;
     return ZICO_OK;
 }
@@ -512,6 +517,20 @@ on_wake(void *user, bool recall)
     for (unsigned i = 0; i < ZI_ARENA_HEAPS_MAX; i++) free_finished(a, &a->heap[i]);
 }
 
+/* -- locks ----------------------------------------------------------------------------------------------- */
+
+/* Held for some fifty nanoseconds: whoever finds it taken looks again before it sleeps. */
+static void
+init_lock(pthread_mutex_t *mu)
+{
+    pthread_mutexattr_t attr;
+
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(mu, &attr);
+    pthread_mutexattr_destroy(&attr);
+}
+
 /* -- fork: nobody else is in a heap while the process is copied -------------------------------------- */
 
 static void
@@ -534,8 +553,7 @@ static void
 on_fork_child(void *user)
 {
     zi_arena *a = user;
-    for (unsigned i = 0; i < ZI_ARENA_HEAPS_MAX; i++)
-        pthread_mutex_init(&a->heap[i].mu, NULL);
+    for (unsigned i = 0; i < ZI_ARENA_HEAPS_MAX; i++) init_lock(&a->heap[i].mu);
     pthread_mutex_init(&a->streams_mu, NULL);
 }
 
@@ -581,7 +599,7 @@ make_heaps(zi_arena *a)
 {
     for (unsigned i = 0; i < ZI_ARENA_HEAPS_MAX; i++) {
         zi_heap *h = &a->heap[i];
-        pthread_mutex_init(&h->mu, NULL);
+        init_lock(&h->mu);
         h->arena = a;
         h->cls = (zico_class)(i % ZICO_N_CLASSES);
         h->index = (uint8_t)i;

@@ -77,6 +77,7 @@ return_strays(zi_session *s, const zi_table_head *table)
 {
     zi_table_region *region = zi_table_regions(table);
 
+    if (!s->region_state) return; /* never got so far as to hold any */
     for (uint32_t i = 0; i < s->shape.n_regions; i++) {
         uint64_t owner = atomic_load(&region[i].owner);
         if (zi_table_owner_row(owner) != s->job) continue;

@@ -19,19 +19,11 @@ static zi_broker_options options;
 static int
 start(void **state)
 {
-    (void)state;
+    *state = &broker;
     options = (zi_broker_options){.budget_bytes = 64 * MIB,
                                   .region_bytes = 2 * MIB,
                                   .policy = "spatial"};
     t_broker_open(&broker, &options);
-    return 0;
-}
-
-static int
-stop(void **state)
-{
-    (void)state;
-    t_broker_stop(&broker);
     return 0;
 }
 
@@ -50,23 +42,10 @@ all_is_well(void)
     assert_int_equal(0, s.leased_bytes);
     assert_int_equal(0, s.private_bytes);
     assert_int_equal(0, s.n_over);
-    t_raw *r = t_raw_connect(broker.path);
-    t_raw_hello(r, "newcomer", 8 * MIB);
+    t_raw *r = t_raw_join(broker.path, "newcomer", 8 * MIB);
     t_raw_ask(r, 1, 0, UINT64_MAX);
     assert_int_equal(2 * MIB, t_raw_expect(r, ZI_MSG_GRANT)->grant.size_bytes);
-    r->out = (zi_msg){.type = ZI_MSG_LEAVE};
-    t_raw_send(r);
-    t_raw_expect_end(r, 0);
-    t_raw_close(r);
-}
-
-static void
-leave(t_raw *r)
-{
-    r->out = (zi_msg){.type = ZI_MSG_LEAVE};
-    t_raw_send(r);
-    t_raw_expect_end(r, 0);
-    t_raw_close(r);
+    t_raw_leave(r);
 }
 
 /* A lease is in the table before the job hears of it, and gone after its return; private
@@ -78,9 +57,8 @@ a_jobs_life(void **state)
     zi_msg_status_job job[2];
 
     (void)state;
-    t_raw *a = t_raw_connect(broker.path), *b = t_raw_connect(broker.path);
-    t_raw_hello(a, "train", 8 * MIB);
-    t_raw_hello(b, "train", 8 * MIB);
+    t_raw *a = t_raw_join(broker.path, "train", 8 * MIB),
+          *b = t_raw_join(broker.path, "train", 8 * MIB);
     assert_string_equal("train", a->welcome.name);
     assert_string_equal("train-2", b->welcome.name);
     assert_int_equal(64 * MIB, a->welcome.budget_bytes);
@@ -112,8 +90,8 @@ a_jobs_life(void **state)
     a->out = (zi_msg){.type = ZI_MSG_UNCHARGE, .uncharge = {.size_bytes = 5000}};
     t_raw_send(a);
     t_raw_step_end(a);
-    leave(a);
-    leave(b);
+    t_raw_leave(a);
+    t_raw_leave(b);
     all_is_well();
 }
 
@@ -122,10 +100,10 @@ static void
 garbage(void **state)
 {
     static char big[ZI_WIRE_MAX + 100];
-    t_raw      *r = t_raw_connect(broker.path), *bystander = t_raw_connect(broker.path);
+    t_raw      *r = t_raw_connect(broker.path),
+          *bystander = t_raw_join(broker.path, "bystander", 8 * MIB);
 
     (void)state;
-    t_raw_hello(bystander, "bystander", 8 * MIB);
     assert_int_equal(7, t_raw_send_bytes(r, "garbage", 7));
     t_raw_expect_end(r, ZICO_E_PROTO);
     t_raw_close(r);
@@ -157,7 +135,7 @@ garbage(void **state)
 
     t_raw_ask(bystander, 1, 0, UINT64_MAX); /* did not notice */
     t_raw_expect(bystander, ZI_MSG_GRANT);
-    leave(bystander);
+    t_raw_leave(bystander);
 }
 
 /* Random bytes and flipped messages, many times over: the broker lives. */
@@ -187,10 +165,9 @@ noise(void **state)
 static void
 lies(void **state)
 {
-    t_raw *honest = t_raw_connect(broker.path);
+    t_raw *honest = t_raw_join(broker.path, "honest", 8 * MIB);
 
     (void)state;
-    t_raw_hello(honest, "honest", 8 * MIB);
     t_raw_ask(honest, 2, 0, UINT64_MAX);
     zi_run run = t_raw_expect(honest, ZI_MSG_GRANT)->grant.runs[0];
 
@@ -199,14 +176,12 @@ lies(void **state)
                     {honest->welcome.n_regions - 1, 2},
                     {0, UINT32_MAX}};
     for (size_t i = 0; i < sizeof lie / sizeof lie[0]; i++) {
-        t_raw *r = t_raw_connect(broker.path);
-        t_raw_hello(r, "liar", 2 * MIB);
+        t_raw *r = t_raw_join(broker.path, "liar", 2 * MIB);
         t_raw_give(r, lie[i]);
         t_raw_expect_end(r, ZICO_E_PROTO);
         t_raw_close(r);
     }
-    t_raw *r = t_raw_connect(broker.path);
-    t_raw_hello(r, "liar", 2 * MIB);
+    t_raw *r = t_raw_join(broker.path, "liar", 2 * MIB);
     r->out = (zi_msg){.type = ZI_MSG_UNCHARGE, .uncharge = {.size_bytes = 1}};
     t_raw_send(r);
     t_raw_expect_end(r, ZICO_E_PROTO);
@@ -215,7 +190,7 @@ lies(void **state)
     assert_int_equal(honest->welcome.job,
                      zi_table_owner_row(
                          zi_table_regions(honest->table)[run.first].owner));
-    leave(honest);
+    t_raw_leave(honest);
 }
 
 /* Somebody who asks and never reads is dropped when too much has piled up; who floods with
@@ -223,10 +198,10 @@ lies(void **state)
 static void
 never_reads(void **state)
 {
-    t_raw *deaf = t_raw_connect(broker.path), *other = t_raw_connect(broker.path);
+    t_raw *deaf = t_raw_connect(broker.path),
+          *other = t_raw_join(broker.path, "other", 4 * MIB);
 
     (void)state;
-    t_raw_hello(other, "other", 4 * MIB);
     deaf->out = (zi_msg){.type = ZI_MSG_STATUS_ASK, .seq = 1};
     deaf->out.status_ask = (zi_msg_status_ask){.min_version = 1, .max_version = 1};
     unsigned char buf[128];
@@ -246,16 +221,16 @@ never_reads(void **state)
     assert_true(dropped);
     t_broker_expect_log(&broker, "does not read");
     t_raw_close(deaf);
-    leave(other);
+    t_raw_leave(other);
 }
 
 static void
 flood_of_requests(void **state)
 {
-    t_raw *r = t_raw_connect(broker.path), *holder = t_raw_connect(broker.path);
+    t_raw *r = t_raw_connect(broker.path),
+          *holder = t_raw_join(broker.path, "holder", 2 * MIB);
 
     (void)state;
-    t_raw_hello(holder, "holder", 2 * MIB);
     t_raw_ask(holder, 28, 0, UINT64_MAX); /* so that what the other asks must wait */
     t_raw_expect(holder, ZI_MSG_GRANT);
     t_raw_hello(r, "greedy", 2 * MIB);
@@ -272,7 +247,7 @@ flood_of_requests(void **state)
     t_raw_expect_end(r, ZICO_E_LIMIT);
     t_raw_close(r);
     t_broker_expect_log(&broker, "floods");
-    leave(holder);
+    t_raw_leave(holder);
 }
 
 /* More messages a second than allowed: dropped. */
@@ -306,11 +281,10 @@ flood_of_messages(void **state)
 static void
 seals_hold(void **state)
 {
-    t_raw *r = t_raw_connect(broker.path);
+    t_raw *r = t_raw_join(broker.path, "vandal", 2 * MIB);
     char   self[64];
 
     (void)state;
-    t_raw_hello(r, "vandal", 2 * MIB);
     assert_int_equal(-1, ftruncate(r->pool_fd, 0));
     assert_int_equal(-1, ftruncate(r->pool_fd, 1ll << 40));
     assert_int_equal(-1, fcntl(r->pool_fd, F_ADD_SEALS, F_SEAL_WRITE));
@@ -324,7 +298,7 @@ seals_hold(void **state)
     assert_ptr_equal(MAP_FAILED,
                      mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, again, 0));
     if (again >= 0) close(again);
-    leave(r);
+    t_raw_leave(r);
 }
 
 /* Asking for more than can ever be had is refused at once, with the numbers; a wait with a
@@ -332,11 +306,10 @@ seals_hold(void **state)
 static void
 refusals_and_waits(void **state)
 {
-    t_raw *a = t_raw_connect(broker.path), *b = t_raw_connect(broker.path);
+    t_raw *a = t_raw_join(broker.path, "a", 2 * MIB),
+          *b = t_raw_join(broker.path, "b", 2 * MIB);
 
     (void)state;
-    t_raw_hello(a, "a", 2 * MIB);
-    t_raw_hello(b, "b", 2 * MIB);
     t_raw_ask(a, 33, 0, UINT64_MAX);
     zi_msg *d = t_raw_expect(a, ZI_MSG_DENY);
     assert_int_equal(ZICO_E_BUDGET, d->deny.status);
@@ -361,9 +334,9 @@ refusals_and_waits(void **state)
     t_raw_status(broker.path, &s, job, 2);
     assert_int_not_equal(ZI_REASON_NONE, job[1].reason);
     assert_int_equal(16 * MIB, job[1].asked_bytes);
-    leave(a);
+    t_raw_leave(a);
     assert_int_equal(seq, t_raw_expect(b, ZI_MSG_GRANT)->seq);
-    leave(b);
+    t_raw_leave(b);
 }
 
 /* A process that is killed gives everything back, and who waited for it goes on; a process
@@ -379,8 +352,7 @@ death_and_hanging_up(void **state)
     assert_int_equal(0, pipe(go));
     pid_t pid = fork();
     if (pid == 0) {
-        t_raw *r = t_raw_connect(broker.path);
-        t_raw_hello(r, "doomed", 2 * MIB);
+        t_raw *r = t_raw_join(broker.path, "doomed", 2 * MIB);
         t_raw_ask(r, 30, 0, UINT64_MAX);
         t_raw_expect(r, ZI_MSG_GRANT);
         if (write(go[1], "x", 1) != 1) _exit(1);
@@ -388,8 +360,7 @@ death_and_hanging_up(void **state)
         _exit(0);
     }
     assert_int_equal(1, read(go[0], &c, 1));
-    t_raw *heir = t_raw_connect(broker.path);
-    t_raw_hello(heir, "heir", 2 * MIB);
+    t_raw   *heir = t_raw_join(broker.path, "heir", 2 * MIB);
     uint32_t seq = t_raw_ask(heir, 30, 0, UINT64_MAX);
     kill(pid, SIGKILL);
     assert_int_equal(seq, t_raw_expect(heir, ZI_MSG_GRANT)->seq);
@@ -415,18 +386,18 @@ death_and_hanging_up(void **state)
     t_raw_send(thief);
     t_raw_expect_end(thief, ZICO_E_GONE);
     t_raw_close(thief);
-    leave(back);
+    t_raw_leave(back);
 }
 
 /* Budget and limits change live, with revisions; an outdated one is told so. */
 static void
 limits_change_live(void **state)
 {
-    t_raw  *tool = t_raw_connect(broker.path), *job = t_raw_connect(broker.path);
+    t_raw *tool = t_raw_connect(broker.path),
+          *job = t_raw_join(broker.path, "job", 2 * MIB);
     zi_msg *m;
 
     (void)state;
-    t_raw_hello(job, "job", 2 * MIB);
     t_raw_ask(job, 20, 0, UINT64_MAX);
     zi_run             run = t_raw_expect(job, ZI_MSG_GRANT)->grant.runs[0];
     const zi_msg_limit none = {.min_bytes = UINT64_MAX, .max_bytes = UINT64_MAX};
@@ -469,7 +440,7 @@ limits_change_live(void **state)
     t_raw_send(tool);
     assert_int_equal(ZICO_E_NOTFOUND, t_raw_expect(tool, ZI_MSG_DENY)->deny.status);
     t_raw_close(tool);
-    leave(job);
+    t_raw_leave(job);
 }
 
 /* A watcher sees changes, at most 20 a second, without asking again. */
@@ -502,13 +473,13 @@ watching(void **state)
     }
     assert_in_range(n, 1, 500); /* not one for each of the 2000 changes */
     t_raw_close(w);
-    leave(job);
+    t_raw_leave(job);
 }
 
 int
 main(void)
 {
-#define story(f) cmocka_unit_test_setup_teardown(f, start, stop)
+#define story(f) cmocka_unit_test_setup_teardown(f, start, t_broker_teardown)
     const struct CMUnitTest tests[] = {
         story(a_jobs_life),
         story(garbage),

@@ -19,20 +19,12 @@ static zi_broker_options options;
 static int
 start(void **state)
 {
-    (void)state;
+    *state = &broker;
     options = (zi_broker_options){.budget_bytes = 64 * MIB,
                                   .region_bytes = 2 * MIB,
                                   .policy = "spatial",
                                   .grace_ns = 1500000000};
     t_broker_open(&broker, &options);
-    return 0;
-}
-
-static int
-stop(void **state)
-{
-    (void)state;
-    t_broker_stop(&broker);
     return 0;
 }
 
@@ -58,24 +50,14 @@ leased(void)
     return s.leased_bytes;
 }
 
-static void
-leave(t_raw *r)
-{
-    r->out = (zi_msg){.type = ZI_MSG_LEAVE};
-    t_raw_send(r);
-    t_raw_expect_end(r, 0);
-    t_raw_close(r);
-}
-
 /* Leases survive; what is written stays; nothing is granted before all have reported. */
 static void
 leases_survive(void **state)
 {
-    t_raw *a = t_raw_connect(broker.path), *b = t_raw_connect(broker.path);
+    t_raw *a = t_raw_join(broker.path, "a", 4 * MIB),
+          *b = t_raw_join(broker.path, "b", 4 * MIB);
 
     (void)state;
-    t_raw_hello(a, "a", 4 * MIB);
-    t_raw_hello(b, "b", 4 * MIB);
     t_raw_ask(a, 5, 0, UINT64_MAX);
     zi_run run = t_raw_expect(a, ZI_MSG_GRANT)->grant.runs[0];
     char  *mem = mmap(NULL, run.n * 2 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED,
@@ -96,8 +78,8 @@ leases_survive(void **state)
     assert_int_equal(12 * MIB, leased());
     for (size_t i = 0; i < run.n * 2 * MIB; i += 4096) assert_int_equal(0x5a, mem[i]);
     munmap(mem, run.n * 2 * MIB);
-    leave(a);
-    leave(b);
+    t_raw_leave(a);
+    t_raw_leave(b);
     assert_int_equal(0, leased());
 }
 
@@ -105,11 +87,10 @@ leases_survive(void **state)
 static void
 request_in_flight(void **state)
 {
-    t_raw *a = t_raw_connect(broker.path), *b = t_raw_connect(broker.path);
+    t_raw *a = t_raw_join(broker.path, "a", 4 * MIB),
+          *b = t_raw_join(broker.path, "b", 4 * MIB);
 
     (void)state;
-    t_raw_hello(a, "a", 4 * MIB);
-    t_raw_hello(b, "b", 4 * MIB);
     t_raw_ask(a, 25, 0, UINT64_MAX);
     zi_run   run = t_raw_expect(a, ZI_MSG_GRANT)->grant.runs[0];
     uint32_t seq = t_raw_ask(b, 20, 0, UINT64_MAX);
@@ -125,8 +106,8 @@ request_in_flight(void **state)
     assert_int_equal(40 * MIB, g->grant.size_bytes);
     assert_int_equal(-1, t_raw_recv(b, 100)); /* not twice */
     assert_int_equal(40 * MIB, leased());
-    leave(a);
-    leave(b);
+    t_raw_leave(a);
+    t_raw_leave(b);
 }
 
 /* A grant that was made but perhaps never heard: asked again, the same regions are the
@@ -134,10 +115,9 @@ request_in_flight(void **state)
 static void
 grant_not_heard(void **state)
 {
-    t_raw *b = t_raw_connect(broker.path);
+    t_raw *b = t_raw_join(broker.path, "b", 4 * MIB);
 
     (void)state;
-    t_raw_hello(b, "b", 4 * MIB);
     t_raw_ask(b, 2, 0, UINT64_MAX);
     t_raw_expect(b, ZI_MSG_GRANT);
     uint32_t seq = t_raw_ask(b, 7, 0, UINT64_MAX);
@@ -154,17 +134,16 @@ grant_not_heard(void **state)
     assert_int_equal(7, g->grant.runs[0].n);
     assert_int_equal(0, g->grant.more);
     assert_int_equal(18 * MIB, leased());
-    leave(b);
+    t_raw_leave(b);
 }
 
 /* A RETURN that died with the broker: the table still names the job, which returns again. */
 static void
 return_lost(void **state)
 {
-    t_raw *b = t_raw_connect(broker.path);
+    t_raw *b = t_raw_join(broker.path, "b", 4 * MIB);
 
     (void)state;
-    t_raw_hello(b, "b", 4 * MIB);
     t_raw_ask(b, 3, 0, UINT64_MAX);
     zi_run run = t_raw_expect(b, ZI_MSG_GRANT)->grant.runs[0];
     t_broker_kill_child(&broker); /* as if the RETURN had been on its way */
@@ -176,7 +155,7 @@ return_lost(void **state)
     assert_int_equal(0, leased());
     assert_int_equal(ZI_TABLE_NOBODY,
                      zi_table_owner_row(zi_table_regions(b->table)[run.first].owner));
-    leave(b);
+    t_raw_leave(b);
 }
 
 /* Steps go on: who was inside one is inside one afterwards, and the next is asked for. */
@@ -187,8 +166,7 @@ steps_go_on(void **state)
     zi_msg_status_job job;
 
     (void)state;
-    t_raw *a = t_raw_connect(broker.path);
-    t_raw_hello(a, "a", 8 * MIB);
+    t_raw *a = t_raw_join(broker.path, "a", 8 * MIB);
     t_raw_step(a);
     t_raw_ask(a, 2, 1, UINT64_MAX);
     zi_run run = t_raw_expect(a, ZI_MSG_GRANT)->grant.runs[0];
@@ -204,7 +182,7 @@ steps_go_on(void **state)
     t_raw_step_end(a);
     t_raw_step(a);
     t_raw_step_end(a);
-    leave(a);
+    t_raw_leave(a);
 }
 
 /* What was learnt of a job is not forgotten: inside a step and between two it claims what it
@@ -216,8 +194,7 @@ claims_survive(void **state)
     zi_msg_status_job before, after;
 
     (void)state;
-    t_raw *a = t_raw_connect(broker.path);
-    t_raw_hello(a, "a", 0); /* to be learnt */
+    t_raw *a = t_raw_join(broker.path, "a", 0); /* to be learnt */
     t_raw_step(a);
     t_raw_ask(a, 5, 1, UINT64_MAX);
     t_raw_give(a, t_raw_expect(a, ZI_MSG_GRANT)->grant.runs[0]);
@@ -238,7 +215,7 @@ claims_survive(void **state)
     assert_int_equal(before.claim_bytes, after.claim_bytes);
     t_raw_give(a, run);
     t_raw_step_end(a);
-    leave(a);
+    t_raw_leave(a);
 }
 
 /* A job that dies while no broker runs: its successor finds out and gives its memory to
@@ -253,16 +230,14 @@ death_meanwhile(void **state)
     assert_int_equal(0, pipe(go));
     pid_t pid = fork();
     if (pid == 0) {
-        t_raw *r = t_raw_connect(broker.path);
-        t_raw_hello(r, "doomed", 2 * MIB);
+        t_raw *r = t_raw_join(broker.path, "doomed", 2 * MIB);
         t_raw_ask(r, 30, 0, UINT64_MAX);
         t_raw_expect(r, ZI_MSG_GRANT);
         if (write(go[1], "x", 1) != 1) _exit(1);
         pause();
         _exit(0);
     }
-    t_raw *a = t_raw_connect(broker.path);
-    t_raw_hello(a, "a", 2 * MIB);
+    t_raw *a = t_raw_join(broker.path, "a", 2 * MIB);
     assert_int_equal(1, read(go[0], &c, 1));
     t_broker_kill_child(&broker);
     a = come_back(a, false); /* awaited: doomed, which lives */
@@ -279,8 +254,8 @@ death_meanwhile(void **state)
     t_raw_expect(n, ZI_MSG_WELCOME);
     t_raw_ask(a, 28, 0, UINT64_MAX);
     t_raw_expect(a, ZI_MSG_GRANT);
-    leave(n);
-    leave(a);
+    t_raw_leave(n);
+    t_raw_leave(a);
     close(go[0]);
     close(go[1]);
 }
@@ -290,11 +265,10 @@ death_meanwhile(void **state)
 static void
 supervisor_dies(void **state)
 {
-    t_raw *a = t_raw_connect(broker.path), *b = t_raw_connect(broker.path);
+    t_raw *a = t_raw_join(broker.path, "a", 4 * MIB),
+          *b = t_raw_join(broker.path, "b", 4 * MIB);
 
     (void)state;
-    t_raw_hello(a, "a", 4 * MIB);
-    t_raw_hello(b, "b", 4 * MIB);
     t_raw_ask(a, 4, 0, UINT64_MAX);
     zi_run run = t_raw_expect(a, ZI_MSG_GRANT)->grant.runs[0];
     t_broker_kill_parent(&broker);
@@ -313,8 +287,8 @@ supervisor_dies(void **state)
     t_raw_give(a, run);
     t_raw_ask(b, 28, 0, UINT64_MAX);
     t_raw_expect(b, ZI_MSG_GRANT);
-    leave(a);
-    leave(b);
+    t_raw_leave(a);
+    t_raw_leave(b);
 }
 
 /* Supervisor and broker both killed; a broker that starts from nothing inherits pool and
@@ -322,11 +296,10 @@ supervisor_dies(void **state)
 static void
 from_nothing(void **state)
 {
-    t_raw *a = t_raw_connect(broker.path), *b = t_raw_connect(broker.path);
+    t_raw *a = t_raw_join(broker.path, "a", 4 * MIB),
+          *b = t_raw_join(broker.path, "b", 4 * MIB);
 
     (void)state;
-    t_raw_hello(a, "a", 4 * MIB);
-    t_raw_hello(b, "b", 4 * MIB);
     t_raw_ask(a, 4, 0, UINT64_MAX);
     zi_run run = t_raw_expect(a, ZI_MSG_GRANT)->grant.runs[0];
     char  *mem = mmap(NULL, 2 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, a->pool_fd,
@@ -362,9 +335,9 @@ from_nothing(void **state)
     munmap(mem, 2 * MIB);
     t_raw_ask(b, 10, 0, UINT64_MAX);
     t_raw_expect(b, ZI_MSG_GRANT);
-    leave(a);
-    leave(b);
-    leave(n);
+    t_raw_leave(a);
+    t_raw_leave(b);
+    t_raw_leave(n);
 }
 
 /* A second broker on the same socket is refused, and does no harm to the first. */
@@ -573,7 +546,7 @@ many_kills(void **state)
 int
 main(void)
 {
-#define story(f) cmocka_unit_test_setup_teardown(f, start, stop)
+#define story(f) cmocka_unit_test_setup_teardown(f, start, t_broker_teardown)
     const struct CMUnitTest tests[] = {
         story(leases_survive),  story(request_in_flight), story(grant_not_heard),
         story(return_lost),     story(steps_go_on),       story(claims_survive),

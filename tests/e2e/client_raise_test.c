@@ -16,19 +16,11 @@ static t_broker broker;
 static int
 start(void **state)
 {
-    (void)state;
+    *state = &broker;
     zi_log_set_level(ZI_LOG_STEP); /* the broker says what it is asked to raise */
     t_broker_open(&broker, &(zi_broker_options){.budget_bytes = BUDGET,
                                                 .region_bytes = R,
                                                 .policy = "spatial"});
-    return 0;
-}
-
-static int
-stop(void **state)
-{
-    (void)state;
-    t_broker_stop(&broker);
     return 0;
 }
 
@@ -382,7 +374,7 @@ taken_ahead_is_recalled(void **state)
     t_child_finish(&a);
 }
 
-#define with_broker(test) cmocka_unit_test_setup_teardown(test, start, stop)
+#define with_broker(test) cmocka_unit_test_setup_teardown(test, start, t_broker_teardown)
 
 int
 main(void)

@@ -19,20 +19,12 @@ static zi_broker_options options;
 static int
 start(void **state)
 {
-    (void)state;
+    *state = &broker;
     options = (zi_broker_options){.budget_bytes = BUDGET,
                                   .region_bytes = 2 * MIB,
                                   .policy = "spatial",
                                   .grace_ns = 500000000};
     t_broker_open(&broker, &options);
-    return 0;
-}
-
-static int
-stop(void **state)
-{
-    (void)state;
-    t_broker_stop(&broker);
     return 0;
 }
 
@@ -196,7 +188,7 @@ job_without_broker_goes_on(void **state)
     zi_session_close(s);
 }
 
-#define with_broker(test) cmocka_unit_test_setup_teardown(test, start, stop)
+#define with_broker(test) cmocka_unit_test_setup_teardown(test, start, t_broker_teardown)
 
 int
 main(void)

@@ -20,19 +20,11 @@ static zi_broker_options options;
 static int
 start(void **state)
 {
-    (void)state;
+    *state = &broker;
     options = (zi_broker_options){.budget_bytes = BUDGET,
                                   .region_bytes = 2 * MIB,
                                   .policy = "spatial"};
     t_broker_open(&broker, &options);
-    return 0;
-}
-
-static int
-stop(void **state)
-{
-    (void)state;
-    t_broker_stop(&broker);
     return 0;
 }
 
@@ -386,7 +378,7 @@ job_may_fork(void **state)
     zi_session_close(s);
 }
 
-#define with_broker(test) cmocka_unit_test_setup_teardown(test, start, stop)
+#define with_broker(test) cmocka_unit_test_setup_teardown(test, start, t_broker_teardown)
 
 int
 main(void)

@@ -16,18 +16,10 @@ static t_broker broker;
 static int
 start(void **state)
 {
-    (void)state;
+    *state = &broker;
     t_broker_open(&broker, &(zi_broker_options){.budget_bytes = BUDGET,
                                                 .region_bytes = 2 * MIB,
                                                 .policy = "spatial"});
-    return 0;
-}
-
-static int
-stop(void **state)
-{
-    (void)state;
-    t_broker_stop(&broker);
     return 0;
 }
 
@@ -245,7 +237,7 @@ it_asks_again(void **state)
     zi_session_close(m.s);
 }
 
-#define with_broker(test) cmocka_unit_test_setup_teardown(test, start, stop)
+#define with_broker(test) cmocka_unit_test_setup_teardown(test, start, t_broker_teardown)
 
 int
 main(void)

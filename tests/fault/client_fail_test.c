@@ -16,18 +16,10 @@ static t_broker broker;
 static int
 start(void **state)
 {
-    (void)state;
+    *state = &broker;
     t_broker_open(&broker, &(zi_broker_options){.budget_bytes = 32 * MIB,
                                                 .region_bytes = 2 * MIB,
                                                 .policy = "spatial"});
-    return 0;
-}
-
-static int
-stop(void **state)
-{
-    (void)state;
-    t_broker_stop(&broker);
     return 0;
 }
 
@@ -228,9 +220,11 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(every_call_fails_with_broker, start, stop),
-        cmocka_unit_test_setup_teardown(every_call_fails_without_broker, start, stop),
-        cmocka_unit_test_setup_teardown(every_allocation_fails, start, stop),
+        cmocka_unit_test_setup_teardown(every_call_fails_with_broker, start,
+                                        t_broker_teardown),
+        cmocka_unit_test_setup_teardown(every_call_fails_without_broker, start,
+                                        t_broker_teardown),
+        cmocka_unit_test_setup_teardown(every_allocation_fails, start, t_broker_teardown),
     };
     return t_main(tests);
 }

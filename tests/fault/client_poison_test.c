@@ -14,18 +14,10 @@ static t_broker broker;
 static int
 start(void **state)
 {
-    (void)state;
+    *state = &broker;
     t_broker_open(&broker, &(zi_broker_options){.budget_bytes = 32 * MIB,
                                                 .region_bytes = 2 * MIB,
                                                 .policy = "spatial"});
-    return 0;
-}
-
-static int
-stop(void **state)
-{
-    (void)state;
-    t_broker_stop(&broker);
     return 0;
 }
 
@@ -155,8 +147,9 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(public_calls_pass_through, start, stop),
-        cmocka_unit_test_setup_teardown(session_passes_through, start, stop),
+        cmocka_unit_test_setup_teardown(public_calls_pass_through, start,
+                                        t_broker_teardown),
+        cmocka_unit_test_setup_teardown(session_passes_through, start, t_broker_teardown),
         cmocka_unit_test(local_session_passes_through),
     };
     return t_main(tests);

@@ -153,6 +153,7 @@ main(int argc, char **argv)
     opt.job_name = argv[1];
     opt.steps_total = steps;
     zico_status st = join(&opt, &s);
+    if (st < 0 && stop) return 0; /* told to end before there was a broker to join */
     if (st < 0) fail("zico_session_open", st, NULL);
 
     block fixed = {0};

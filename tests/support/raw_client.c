@@ -131,6 +131,13 @@ kill_stranger(pid_t pid)
     close(pidfd);
 }
 
+int
+t_broker_teardown(void **state)
+{
+    t_broker_stop(*state);
+    return 0;
+}
+
 pid_t
 t_broker_kill_child(t_broker *b)
 {
@@ -349,6 +356,23 @@ t_raw_try_rejoin(t_raw *r, const t_raw *old, bool in_step)
     need(r->in.type == ZI_MSG_WELCOME, "REJOIN answered by %s", zi_msg_name(r->in.type));
     note_welcome(r);
     return true;
+}
+
+t_raw *
+t_raw_join(const char *path, const char *name, uint64_t claim_bytes)
+{
+    t_raw *r = t_raw_connect(path);
+    t_raw_hello(r, name, claim_bytes);
+    return r;
+}
+
+void
+t_raw_leave(t_raw *r)
+{
+    r->out = (zi_msg){.type = ZI_MSG_LEAVE};
+    t_raw_send(r);
+    t_raw_expect_end(r, 0);
+    t_raw_close(r);
 }
 
 void

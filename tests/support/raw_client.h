@@ -22,6 +22,8 @@ void t_broker_start(t_broker *b, const char *path, const zi_broker_options *opt)
 void t_broker_open(t_broker *b, const zi_broker_options *opt);
 /* SIGTERM, and it must end in order. */
 void t_broker_stop(t_broker *b);
+/* The same as a teardown of cmocka's: *state is the t_broker. */
+int t_broker_teardown(void **state);
 /* kill -9 of the broker itself (not of its supervisor); returns its pid. */
 pid_t t_broker_kill_child(t_broker *b);
 /* kill -9 of the supervisor alone: the broker takes its place, as the test's child, which `b`
@@ -56,7 +58,10 @@ zi_msg *t_raw_expect(t_raw *r, zi_msg_type type);
 void t_raw_expect_end(t_raw *r, zico_status st);
 
 /* HELLO .. WELCOME.  claim_bytes > 0: declared, so that nothing is learnt alone. */
-void t_raw_hello(t_raw *r, const char *name, uint64_t claim_bytes);
+void   t_raw_hello(t_raw *r, const char *name, uint64_t claim_bytes);
+t_raw *t_raw_join(const char *path, const char *name, uint64_t claim_bytes); /* both */
+/* LEAVE, the end of the connection, and t_raw_close. */
+void t_raw_leave(t_raw *r);
 void
 t_raw_rejoin(t_raw *r, const t_raw *old, bool in_step); /* with descriptors .. WELCOME */
 

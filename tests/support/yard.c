@@ -112,9 +112,8 @@ yard_wait(pid_t pid, unsigned seconds)
     return -1;
 }
 
-/* The end of what broker and jobs wrote, for the reader of a failed test. */
-static void
-show_log(const yard *y)
+void
+yard_show_log(const yard *y)
 {
     char  line[512];
     FILE *f = fopen(y->log_path, "r");
@@ -139,7 +138,7 @@ yard_look(const yard *y, const zi_picture **ret_picture)
         }
         rest_ms(10);
     }
-    show_log(y);
+    yard_show_log(y);
     fail_msg("the broker does not answer");
     return NULL;
 }

@@ -29,6 +29,9 @@ pid_t yard_start(const yard *y, const char *helper, const char *const *args);
 /* Waits for a child; its exit code, or 128 + signal.  Fails the test after `seconds`. */
 int yard_wait(pid_t pid, unsigned seconds);
 
+/* The end of what broker and jobs wrote, for the reader of a failed test. */
+void yard_show_log(const yard *y);
+
 /* One picture of the broker.  The test fails if there is none within 5 s.  Free with
  * zi_watch_close. */
 zi_watch *yard_look(const yard *y, const zi_picture **ret_picture);
