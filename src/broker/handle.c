@@ -171,6 +171,15 @@ on_suspended(zi_broker *b, zi_peer *p, const zi_msg_suspended *m)
                        zico_status_text(st));
 }
 
+/* One that comes too late, inside a step, changes nothing: the tide will be learnt anyway. */
+static void
+on_frontier(zi_broker *b, zi_peer *p, const zi_msg_frontier *m)
+{
+    if (m->n_points == 0 || m->points[m->n_points - 1].delta <= 0) return;
+    const uint64_t bytes = (uint64_t)m->points[m->n_points - 1].delta;
+    zi_decide(b, zi_desk_will_take(b->desk, p->job, bytes, b->os->now_ns(b->os)));
+}
+
 static void
 handle_job(zi_broker *b, zi_peer *p)
 {
@@ -212,7 +221,8 @@ handle_job(zi_broker *b, zi_peer *p)
         strcpy(b->member[p->job].note, m->note.text);
         break;
     case ZI_MSG_FRONTIER:
-        break; /* reserved */
+        on_frontier(b, p, &m->frontier);
+        break;
     case ZI_MSG_LEAVE:
         zi_member_leave(b, p->job, "it said so");
         return;

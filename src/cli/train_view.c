@@ -135,6 +135,33 @@ show_step(zi_train_view *v, const zi_run_event *ev)
     if (edge || ev->now_ns - v->shown_ns >= pause) show_line(v, ev);
 }
 
+/* "plan capuchin: 600 MiB of 610 MiB, 12 nodes again, 240 MiB out a step, step 310 ms" */
+static void
+show_plan(const zi_pilot_info *p)
+{
+    char text[5][ZI_UNIT_CHARS];
+
+    if (p->budget_bytes == 0) return;
+    printf("plan %s: %s of %s", p->planner,
+           zi_unit_format(ZI_UNIT_BYTES, (double)p->peak_bytes, -1, text[0]),
+           zi_unit_format(ZI_UNIT_BYTES, (double)p->budget_bytes, -1, text[1]));
+    if (p->n_redo) printf(", %u nodes run again", p->n_redo);
+    if (p->out_bytes)
+        printf(", %s moved out a step",
+               zi_unit_format(ZI_UNIT_BYTES, (double)p->out_bytes, -1, text[2]));
+    if (p->foreseen_ns)
+        printf(", %s a step foreseen",
+               zi_unit_format(ZI_UNIT_NS, (double)p->foreseen_ns, -1, text[3]));
+    if (p->phase == ZI_PILOT_MEASURE)
+        printf(", until a step is measured");
+    else if (p->note[0])
+        printf(" (%s)", p->note);
+    printf("\n");
+    if (p->extra_memory)
+        printf("what is moved out stays in memory (--tier ram): it comes on top of the "
+               "budget\n");
+}
+
 static void
 show_event(zi_train_view *v, const zi_run_event *ev)
 {
@@ -149,6 +176,11 @@ show_event(zi_train_view *v, const zi_run_event *ev)
                (long long)ev->batch,
                zi_unit_format(ZI_UNIT_NUMBER, (double)ev->n_samples, 0, text[1]),
                (unsigned long long)ev->first, (unsigned long long)ev->last);
+        show_plan(ev->plan);
+        break;
+    case ZI_RUN_PLAN:
+        printf("step %llu: ", (unsigned long long)ev->step);
+        show_plan(ev->plan);
         break;
     case ZI_RUN_SAVED:
         printf("step %llu: saved %s\n", (unsigned long long)ev->step, ev->path);
@@ -205,15 +237,35 @@ json_step(zi_json *j, const zi_train_view *v, const zi_run_event *ev)
     key_f64(j, "loss", ev->loss);
     key_f64(j, "lr", ev->lr);
     key_u64(j, "device_ns", ev->result->ns);
+    key_u64(j, "stall_ns", ev->result->stall_ns);
+    zi_json_key(j, "passive"), zi_json_bool(j, ev->result->passive);
     key_f64(j, "samples_per_s", v->rate);
     key_u64(j, "memory_bytes", m.now_bytes);
     key_u64(j, "peak_bytes", m.peak_bytes);
 }
 
 static void
+json_plan(zi_json *j, const zi_pilot_info *p)
+{
+    static const char *const phase[] = {"plain", "measure", "guided", "passive"};
+
+    zi_json_key(j, "planner"), zi_json_str(j, p->planner);
+    zi_json_key(j, "phase"), zi_json_str(j, phase[p->phase]);
+    key_u64(j, "budget_bytes", p->budget_bytes);
+    key_u64(j, "plan_peak_bytes", p->peak_bytes);
+    key_u64(j, "foreseen_ns", p->foreseen_ns);
+    key_u64(j, "moved_out_bytes", p->out_bytes);
+    key_u64(j, "n_redo", p->n_redo);
+    key_u64(j, "plan_ns", p->plan_ns);
+    key_u64(j, "n_feedback", p->n_feedback);
+    zi_json_key(j, "note"), zi_json_str(j, p->note[0] ? p->note : NULL);
+}
+
+static void
 json_event(zi_train_view *v, const zi_run_event *ev)
 {
-    static const char *const kind[] = {"ready", "step", "saved", "search", "score"};
+    static const char *const kind[] = {"ready", "step",   "plan",
+                                       "saved", "search", "score"};
     zi_str                   out = {0};
     zi_json                  j = zi_json_into(&out);
 
@@ -229,6 +281,7 @@ json_event(zi_train_view *v, const zi_run_event *ev)
         key_u64(&j, "epoch_samples", ev->n_samples);
     }
     if (ev->kind == ZI_RUN_STEP) json_step(&j, v, ev);
+    if (ev->plan) json_plan(&j, ev->plan);
     if (ev->kind == ZI_RUN_SAVED) zi_json_key(&j, "path"), zi_json_str(&j, ev->path);
     if (ev->kind == ZI_RUN_SCORE) json_score(&j, ev->score);
     put_json(&j, &out);
@@ -250,6 +303,34 @@ zi_train_view_event(void *view, const zi_run_event *ev)
 
 /* ---- the end ----------------------------------------------------------------------------------- */
 
+static double
+rate_of(uint64_t bytes, uint64_t ns)
+{
+    return ns ? (double)bytes * 1e9 / (double)ns : 0;
+}
+
+/* What the plan has cost: bytes moved, how fast, and how long computation stood for them. */
+static void
+add_moved(zi_str *out, const zi_run_result *r)
+{
+    char text[5][ZI_UNIT_CHARS];
+
+    if (r->plan.budget_bytes == 0 || r->plan.phase == ZI_PILOT_PLAIN) return;
+    zi_str_fmt(out, "plan %s within %s", r->plan.planner,
+               zi_unit_format(ZI_UNIT_BYTES, (double)r->plan.budget_bytes, -1, text[0]));
+    if (r->tier.out_bytes + r->tier.in_bytes)
+        zi_str_fmt(out, ": moved %s out at %s/s, %s in at %s/s",
+                   zi_unit_format(ZI_UNIT_BYTES, (double)r->tier.out_bytes, -1, text[1]),
+                   zi_unit_format(ZI_UNIT_BYTES,
+                                  rate_of(r->tier.out_bytes, r->tier.out_ns), -1,
+                                  text[2]),
+                   zi_unit_format(ZI_UNIT_BYTES, (double)r->tier.in_bytes, -1, text[3]),
+                   zi_unit_format(ZI_UNIT_BYTES, rate_of(r->tier.in_bytes, r->tier.in_ns),
+                                  -1, text[4]));
+    zi_str_fmt(out, ", stood %s for copies\n",
+               zi_unit_format(ZI_UNIT_NS, (double)r->stall_ns, -1, text[0]));
+}
+
 static void
 json_end(const zi_run_result *r, zico_status st)
 {
@@ -266,6 +347,12 @@ json_end(const zi_run_result *r, zico_status st)
     key_u64(&j, "train_ns", r->train_ns);
     key_f64(&j, "samples_per_s", s > 0 ? (double)r->n_samples / s : 0);
     key_u64(&j, "peak_bytes", r->memory.peak_bytes);
+    if (r->plan.budget_bytes) json_plan(&j, &r->plan);
+    key_u64(&j, "stall_ns", r->stall_ns);
+    key_u64(&j, "tier_out_bytes", r->tier.out_bytes);
+    key_u64(&j, "tier_in_bytes", r->tier.in_bytes);
+    key_f64(&j, "tier_out_bytes_per_s", rate_of(r->tier.out_bytes, r->tier.out_ns));
+    key_f64(&j, "tier_in_bytes_per_s", rate_of(r->tier.in_bytes, r->tier.in_ns));
     key_u64(&j, "batches", r->n_batches);
     key_u64(&j, "batches_waited_for", r->n_data_waits);
     if (r->scored) {
@@ -302,6 +389,7 @@ zi_train_view_end(zi_train_view *v, const zi_run_result *r, zico_status st)
                zi_unit_format(ZI_UNIT_NUMBER, s > 0 ? (double)r->n_samples / s : 0, 1,
                               text[1]),
                zi_unit_format(ZI_UNIT_BYTES, (double)r->memory.peak_bytes, -1, text[2]));
+    add_moved(&out, r);
     zi_str_fmt(&out, "loss %.4f to %.4f  ", r->first_loss, r->loss);
     zico_status drawn = zi_spark(v->curve, v->n_curve, 40, &v->style, &out);
     zi_str_add_char(&out, '\n');

@@ -129,6 +129,9 @@ bool zi_session_in_step(zi_session *s);
  * never fit; E_NOMEM: no larger claim became safe; E_TIMEOUT; E_STATE: not in a step.  A lease
  * that goes beyond a declared claim, and may wait, raises it by itself. */
 zico_status zi_session_raise(zi_session *s, uint64_t claim_bytes, uint64_t wait_ns);
+/* Between steps: the job has planned anew, and a step takes so many bytes beside what is fixed
+ * from now on.  What was learnt of its steps is forgotten. */
+void zi_session_will_take(zi_session *s, uint64_t step_bytes);
 /* A line for people, shown by zico status. */
 void zi_session_note(zi_session *s, const char *text);
 
@@ -167,6 +170,9 @@ void zi_session_poison(zi_session *s);
 unsigned   zi_session_cores(zi_session *s); /* told last */
 zi_device *zi_session_device(zi_session *s);
 uint64_t   zi_session_region_bytes(zi_session *s);
+/* The most that this job may hold, fixed and private bytes included: its own maximum or the
+ * device's budget, as people have them now.  A local pool: its size. */
+uint64_t   zi_session_limit(zi_session *s);
 bool       zi_session_connected(zi_session *s); /* false for a local pool, too */
 void       zi_session_stats(zi_session *s, zico_stats *ret_stats);
 size_t     zi_session_message(zi_session *s, char *buf, size_t cap);

@@ -623,7 +623,7 @@ zi_capuchin_plan(const zi_plan_task *task, const uint64_t *lead_ns, zi_plan **re
 static zico_status
 solve(const zi_plan_task *task, zi_plan **ret_plan, uint64_t *ret_least)
 {
-    return zi_capuchin_plan(task, NULL, ret_plan, ret_least);
+    return zi_capuchin_plan(task, task->lead_ns, ret_plan, ret_least);
 }
 
 const zi_planner_ops zi_planner_capuchin = {

@@ -16,6 +16,8 @@ typedef struct zi_plan_task {
     uint64_t        budget_bytes; /* fixed bytes included; 0: none */
     uint64_t step_limit; /* search effort, counted, not timed; 0: the planner's own */
     uint64_t seed;       /* same task, same seed, same plan */
+    /* [n_tensors] feedback: copies in begin so much earlier; NULL: none.  Capuchin reads it. */
+    const uint64_t *lead_ns;
 } zi_plan_task;
 
 typedef struct zi_planner_ops {

@@ -297,6 +297,25 @@ note_length(zi_desk *d, zi_desk_row *j, zi_job_view *v, uint64_t busy_ns)
 }
 
 zico_status
+zi_desk_will_take(zi_desk *d, zi_job_id job, uint64_t step_bytes, uint64_t now_ns)
+{
+    if (!zi_desk_is_live(d, job) || step_bytes == 0) return ZICO_E_ARG;
+    zi_desk_row *j = &d->row[job];
+    zi_job_view *v = zi_desk_view_of(d, job);
+
+    if (j->in_step) return ZICO_E_STATE;
+    d->now_ns = now_ns;
+    *j->learner = (zi_tide_learner){0};
+    j->n_unlearnt = 0;
+    j->worst_bytes = j->last_peak_bytes = step_bytes;
+    v->tide = NULL;
+    v->repeats = false;
+    zi_desk_refresh(d);
+    zi_desk_settle(d);
+    return ZICO_OK;
+}
+
+zico_status
 zi_desk_step_end(zi_desk *d, zi_job_id job, uint64_t step_no, const zi_tide *observed,
                  uint64_t busy_ns, uint64_t stall_ns, uint64_t now_ns)
 {

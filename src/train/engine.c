@@ -11,25 +11,22 @@
 #include "base/size.h"
 #include "base/vec.h"
 #include "exec/tier.h"
-#include "planner/planner.h"
 #include "report/report.h"
+#include "train/pilot.h"
 
 #define OPTIMIZER_PREFIX "optimizer."
-#define TIER_SHARE       0.8           /* copies share the memory with computation */
-#define TIER_PROBE       (32ull << 20) /* bytes that tell how fast a tier is */
-#define PLAIN_ALIGN      64u           /* of tensors that never leave        */
 
 struct zi_engine {
     const zi_os *os;
     zi_graph    *graph;
     zi_io        io;
     zi_session  *session; /* NULL: private memory */
-    zi_plan     *plan;    /* NULL: the executor's own */
+    zi_pilot    *pilot;
     zi_exec     *exec;
-    zi_tier     *tier;      /* NULL: nothing is moved out */
-    zi_tier     *away;      /* NULL: not suspended */
-    char        *away_spec; /* where a suspended job goes */
-    bool         joined;    /* the session is a broker's */
+    zi_tier     *away;       /* NULL: not suspended */
+    char        *away_spec;  /* where a suspended job goes */
+    bool         joined;     /* the session is a broker's */
+    uint64_t     peak_bytes; /* private memory: highest so far */
 };
 
 /* ---- making ------------------------------------------------------------------------------ */
@@ -158,164 +155,62 @@ open_session(zi_engine *e, const zi_engine_options *opt, zi_train_diag *diag)
                              .user = e};
 
     if (socket && !*socket) socket = so.socket_path = NULL;
-    if (!socket && opt->budget_bytes == 0) return ZICO_OK;
-    if (!socket) so.local_bytes = opt->budget_bytes;
+    if (!socket) return ZICO_OK; /* the plan alone keeps it within a budget */
     e->away_spec = suspend_spec(opt->tier);
     if (!e->away_spec) return ZICO_E_NOMEM;
     if (opt->n_threads) so.core_mode = ZI_CORES_FIXED;
     so.features = ZI_FEATURE_STEPS | ZI_FEATURE_NATIVE;
     zi_session_hints(&so);
     zico_status st = zi_session_open(&so, &e->session);
-    if (st == ZICO_E_ARG && !socket)
-        return ZICO_OK; /* less than a region: private memory */
     if (st < 0)
-        return zi_train_fail(diag, st, "%s%s: %s",
-                             socket ? "broker at " : "a pool of our own",
-                             socket ? socket : "", zico_status_text(st));
-    e->joined = socket != NULL;
-    return e->joined ? charge(e, opt->charge_bytes, diag) : ZICO_OK;
-}
-
-static uint64_t
-budget_of(zi_engine *e, const zi_engine_options *opt)
-{
-    zico_stats stats = {.struct_size = sizeof stats};
-    uint64_t   budget = opt->budget_bytes;
-
-    if (!e->session) return budget;
-    zi_session_stats(e->session, &stats);
-    stats.budget_bytes -=
-        stats.private_bytes; /* at most what is charged: never below 0 */
-    return budget == 0 || (stats.budget_bytes && stats.budget_bytes < budget)
-               ? stats.budget_bytes
-               : budget;
-}
-
-static zico_status
-too_large(const zi_engine *e, uint64_t need, uint64_t budget, const char *planner,
-          zi_train_diag *diag)
-{
-    char text[2][ZI_SIZE_TEXT];
-
-    return zi_train_fail(
-        diag, ZICO_E_BUDGET,
-        "%s with batch %lld does not fit: one step needs %s with planner %s, "
-        "the budget is %s; a smaller --batch or a larger --budget will do",
-        e->graph->name, (long long)e->io.batch, zi_size_format(need, text[0]), planner,
-        zi_size_format(budget, text[1]));
-}
-
-/* Where tensors may go: as told, else a spill file where temporary files live. */
-static zico_status
-open_tier(zi_engine *e, const zi_engine_options *opt, zi_train_diag *diag)
-{
-    const char *tmp = getenv("TMPDIR");
-    char        spec[4200];
-
-    if (opt->tier && strcmp(opt->tier, "none") == 0) return ZICO_OK;
-    snprintf(spec, sizeof spec, "file:%s", tmp && *tmp ? tmp : "/var/tmp");
-    zico_status st = zi_tier_open(e->os, opt->tier ? opt->tier : spec, &e->tier);
-    if (st < 0 && !opt->tier) return ZICO_OK; /* nobody asked for one */
-    if (st < 0)
-        return zi_train_fail(diag, st, "--tier %s: %s", opt->tier, zico_status_text(st));
-    return ZICO_OK;
-}
-
-static zico_status
-know_cost(zi_engine *e, zi_exec_options *xo, zi_train_diag *diag, zi_cost **ret_cost)
-{
-    zi_graph_diag why = {.text = ""};
-    zi_cost      *c;
-
-    xo->tier = e->tier;
-    zico_status st = zi_exec_cost(xo, &why, &c);
-    if (st < 0) return graph_failed(e->graph, &why, st, diag);
-    c->out_bytes_per_s = c->in_bytes_per_s = 0;
-    if (e->tier)
-        st =
-            zi_tier_measure(e->tier, TIER_PROBE, &c->out_bytes_per_s, &c->in_bytes_per_s);
-    if (st < 0) {
-        zi_cost_free(c);
-        return zi_train_fail(diag, st, "the tier: %s", zico_status_text(st));
-    }
-    c->out_bytes_per_s *= TIER_SHARE;
-    c->in_bytes_per_s *= TIER_SHARE;
-    *ret_cost = c;
-    return ZICO_OK;
-}
-
-/* One planner's plan, so tight that its placement fits. */
-static zico_status
-ask_planner(zi_engine *e, zi_exec_options *xo, const zi_planner_ops *planner,
-            uint64_t budget, zi_train_diag *diag, uint64_t *ret_least)
-{
-    uint64_t region = e->session ? zi_session_region_bytes(e->session) : 0;
-    zi_cost *cost;
-
-    zico_status st = know_cost(e, xo, diag, &cost);
-    if (st < 0) return st;
-    const zi_plan_task task = {.graph = e->graph, .cost = cost, .budget_bytes = budget};
-    st = zi_planner_fit(planner, &task, region, e->tier ? ZI_TIER_ALIGN : PLAIN_ALIGN,
-                        &e->plan, NULL, ret_least);
-    zi_cost_free(cost);
-    if (st < 0 && st != ZICO_E_NOPLAN)
-        zi_train_fail(diag, st, "planner %s: %s", planner->name, zico_status_text(st));
-    return st;
-}
-
-/* A plan within the budget, or the number that would be needed.  Doing nothing is tried first. */
-static zico_status
-make_plan(zi_engine *e, zi_exec_options *xo, const zi_engine_options *opt,
-          zi_train_diag *diag)
-{
-    uint64_t              budget = budget_of(e, opt), least = 0;
-    const char           *name = opt->planner ? opt->planner : "auto";
-    const zi_planner_ops *planner = zi_planner_find(name);
-
-    if (!planner)
-        return zi_train_fail(diag, ZICO_E_NOTFOUND, "there is no planner '%s'", name);
-    if (budget == 0 && !opt->planner) return ZICO_OK;
-    bool all =
-        strcmp(name, "keep-all") == 0; /* the one that is not better off with keep */
-    zico_status st =
-        ask_planner(e, xo, all ? planner : zi_planner_find("keep"), budget, diag, &least);
-    if (st != ZICO_E_NOPLAN || all) goto done;
-    if (planner->emits >> ZI_ACT_OUT & 1) {
-        st = open_tier(e, opt, diag);
-        if (st < 0) return st;
-    }
-    st = ask_planner(e, xo, planner, budget, diag, &least);
-done:
-    return st == ZICO_E_NOPLAN ? too_large(e, least, budget, name, diag) : st;
+        return zi_train_fail(diag, st, "broker at %s: %s", socket, zico_status_text(st));
+    e->joined = true;
+    return charge(e, opt->charge_bytes, diag);
 }
 
 /* "40%" of what keep would take. */
 static zico_status
 resolve_share(zi_engine *e, zi_engine_options *opt, zi_train_diag *diag)
 {
-    zi_exec_options xo = {.graph = e->graph, .n_threads = opt->n_threads};
-    zi_cost        *cost;
-    zi_plan        *keep;
-    zi_verdict      v;
+    uint64_t bytes;
 
     if (!(opt->budget_share > 0)) return ZICO_OK;
-    zico_status st = know_cost(e, &xo, diag, &cost);
-    if (st < 0) return st;
-    st = zi_plan_keep(e->graph, cost, &keep);
-    if (st >= 0) {
-        st = zi_plan_check(keep, e->graph, cost, 0, &v);
-        zi_plan_free(keep);
-    }
-    zi_cost_free(cost);
-    if (st >= 0) opt->budget_bytes = (uint64_t)((double)v.peak_bytes * opt->budget_share);
+    zico_status st = zi_pilot_keep_bytes(e->graph, opt->n_threads, diag, &bytes);
+    if (st >= 0) opt->budget_bytes = (uint64_t)((double)bytes * opt->budget_share);
     return st;
+}
+
+static zico_status
+open_exec(zi_engine *e, const zi_engine_options *opt, zi_train_diag *diag)
+{
+    zi_graph_diag          why = {.text = ""};
+    const zi_pilot_options po = {.os = e->os,
+                                 .graph = e->graph,
+                                 .batch = e->io.batch,
+                                 .session = e->session,
+                                 .joined = e->joined,
+                                 .planner = opt->planner,
+                                 .budget_bytes = opt->budget_bytes,
+                                 .tier = opt->tier,
+                                 .n_threads = opt->n_threads};
+    zi_exec_options        xo = {.graph = e->graph,
+                                 .session = e->session,
+                                 .n_threads = opt->n_threads,
+                                 .run_ahead = opt->budget_bytes ? 1 : opt->run_ahead,
+                                 .seed = opt->seed,
+                                 .no_init = opt->no_init,
+                                 .watch = opt->watch};
+
+    zico_status st = zi_pilot_new(&po, &xo, diag, &e->pilot);
+    if (st < 0) return st;
+    st = zi_exec_new(&xo, &why, &e->exec);
+    return st < 0 ? graph_failed(e->graph, &why, st, diag) : ZICO_OK;
 }
 
 zico_status
 zi_engine_new(zi_graph *forward, const zi_engine_options *wish, zi_train_diag *diag,
               zi_engine **ret_engine)
 {
-    zi_graph_diag      why = {.text = ""};
     zi_engine         *e = zi_calloc(1, sizeof *e);
     zi_engine_options  own = *wish;
     zi_engine_options *opt = &own;
@@ -330,19 +225,7 @@ zi_engine_new(zi_graph *forward, const zi_engine_options *wish, zi_train_diag *d
     if (st >= 0) st = zi_io_find(e->graph, diag, &e->io);
     if (st >= 0) st = resolve_share(e, opt, diag);
     if (st >= 0) st = open_session(e, opt, diag);
-    zi_exec_options xo = {.graph = e->graph,
-                          .session = e->session,
-                          .n_threads = opt->n_threads,
-                          .run_ahead = opt->run_ahead,
-                          .seed = opt->seed,
-                          .no_init = opt->no_init,
-                          .watch = opt->watch};
-    if (st >= 0) st = make_plan(e, &xo, opt, diag);
-    xo.plan = e->plan;
-    if (st >= 0) {
-        st = zi_exec_new(&xo, &why, &e->exec);
-        if (st < 0) st = graph_failed(e->graph, &why, st, diag);
-    }
+    if (st >= 0) st = open_exec(e, opt, diag);
     if (st < 0) {
         zi_engine_free(e);
         return st;
@@ -356,10 +239,9 @@ zi_engine_free(zi_engine *e)
 {
     if (!e) return;
     zi_exec_free(e->exec);
-    zi_tier_close(e->tier);
+    zi_pilot_free(e->pilot);
     zi_tier_close(e->away);
     zi_free(e->away_spec);
-    zi_plan_free(e->plan);
     zi_session_close(e->session);
     zi_graph_free(e->graph);
     zi_free(e);
@@ -389,6 +271,12 @@ zi_engine_exec(zi_engine *e)
     return e->exec;
 }
 
+const zi_pilot *
+zi_engine_pilot(const zi_engine *e)
+{
+    return e->pilot;
+}
+
 /* ---- steps --------------------------------------------------------------------------------- */
 
 zico_status
@@ -396,13 +284,16 @@ zi_engine_step(zi_engine *e, const void *x, const void *y, double lr, uint64_t s
 {
     zi_exec_feed feed[2] = {{e->io.x, x}, {e->io.y, y}};
 
+    zi_pilot_before_step(e->pilot, e->exec);
     return zi_exec_step(e->exec, feed, e->io.y == ZI_ID_NONE ? 1 : 2, (float)lr, step);
 }
 
 zico_status
 zi_engine_result(zi_engine *e, bool wait, zi_exec_step_result *ret_result)
 {
-    return zi_exec_result(e->exec, wait, ret_result);
+    zico_status st = zi_exec_result(e->exec, wait, ret_result);
+    if (st >= 0) zi_pilot_see(e->pilot, ret_result);
+    return st;
 }
 
 zico_status
@@ -662,8 +553,13 @@ zi_engine_read_memory(zi_engine *e, zi_engine_memory *ret_memory)
     zi_exec_memory m;
 
     zi_exec_read_memory(e->exec, &m);
+    if (m.peak_slot_bytes + m.outside_bytes > e->peak_bytes)
+        e->peak_bytes = m.peak_slot_bytes + m.outside_bytes;
+    zi_pilot_info plan;
+    zi_pilot_read(e->pilot, &plan);
     *ret_memory = (zi_engine_memory){.now_bytes = m.peak_slot_bytes + m.outside_bytes,
-                                     .peak_bytes = m.peak_slot_bytes + m.outside_bytes};
+                                     .peak_bytes = e->peak_bytes,
+                                     .budget_bytes = plan.budget_bytes};
     if (!e->session) return;
     zico_stats s = {.struct_size = sizeof s};
     zi_session_stats(e->session, &s);

@@ -5,8 +5,8 @@
  * own memory, and then runs steps.  Knows how its tensors are named in checkpoints.
  *
  * SESSION  in order: `socket` given, or ZICO_SOCKET in the environment: a job of that broker,
- *          whose word every step awaits; else with budget_bytes a pool of that size in this
- *          process; else plain private memory.
+ *          whose word every step awaits; else plain private memory.
+ * BUDGET   pilot.h: measured, then guided; changes while it runs.
  * NAMES    Parameters and running statistics are called as in PyTorch; optimizer state is
  *          "optimizer." + its name in the graph.
  * THREADS  One caller at a time.
@@ -23,6 +23,7 @@
 #include "train/checkpoint.h"
 #include "train/data.h"
 #include "train/diag.h"
+#include "train/pilot.h"
 
 typedef struct zi_engine zi_engine;
 
@@ -57,6 +58,7 @@ int64_t             zi_engine_batch(const zi_engine *e);
 const zi_data_want *zi_engine_want(const zi_engine *e);
 const zi_graph     *zi_engine_graph(const zi_engine *e);
 zi_exec            *zi_engine_exec(zi_engine *e);
+const zi_pilot     *zi_engine_pilot(const zi_engine *e); /* whose plan it follows */
 
 /* ---- steps ------------------------------------------------------------------------------- */
 

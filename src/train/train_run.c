@@ -29,6 +29,7 @@ typedef struct run {
     zi_checkpoint  from; /* what is resumed */
     bool           resumed;
     uint64_t       saved_step; /* of the newest checkpoint of this run; 0: none */
+    uint32_t       n_plans;    /* changes of plan that were told */
 } run;
 
 static void
@@ -442,11 +443,24 @@ write_trace(run *r)
 
 /* ---- the whole --------------------------------------------------------------------------------------- */
 
+/* The plan was changed before a later step was queued. */
+static void
+tell_plan(run *r)
+{
+    zi_pilot_info plan;
+
+    zi_pilot_read(zi_engine_pilot(r->engine), &plan);
+    if (plan.n_plans == r->n_plans) return;
+    r->n_plans = plan.n_plans;
+    tell(r, (zi_run_event){.kind = ZI_RUN_PLAN, .step = r->res->done, .plan = &plan});
+}
+
 static void
 on_step(void *user, const zi_loop_step *step)
 {
     run *r = user;
 
+    r->res->stall_ns += step->result->stall_ns;
     r->res->done = step->result->step;
     r->res->loss = step->result->loss;
     if (isnan(r->res->first_loss)) r->res->first_loss = step->result->loss;
@@ -455,6 +469,7 @@ on_step(void *user, const zi_loop_step *step)
                            .loss = step->result->loss,
                            .lr = step->lr,
                            .result = step->result});
+    tell_plan(r);
 }
 
 static zico_status
@@ -475,8 +490,10 @@ train(run *r)
 
     r->begin_ns = r->o.os->now_ns(r->o.os);
     r->res->done = r->res->first - 1;
+    zi_pilot_read(zi_engine_pilot(r->engine), &r->res->plan);
     tell(r, (zi_run_event){.kind = ZI_RUN_READY,
                            .step = r->res->done,
+                           .plan = &r->res->plan,
                            .n_params = zi_graph_param_count(zi_engine_graph(r->engine)),
                            .n_samples = r->source->n_samples});
     zico_status st = zi_loop_run(&lo, r->diag, &end);
@@ -492,6 +509,8 @@ train(run *r)
     r->res->n_batches = stats.n_batches;
     r->res->n_data_waits = stats.n_waits;
     zi_engine_read_memory(r->engine, &r->res->memory);
+    zi_pilot_read(zi_engine_pilot(r->engine), &r->res->plan);
+    zi_pilot_read_tier(zi_engine_pilot(r->engine), &r->res->tier);
     return st;
 }
 

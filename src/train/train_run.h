@@ -17,6 +17,7 @@
 typedef enum zi_run_event_kind {
     ZI_RUN_READY, /* everything is prepared, step `first` comes next */
     ZI_RUN_STEP,
+    ZI_RUN_PLAN, /* from the next step on another plan is followed */
     ZI_RUN_SAVED,
     ZI_RUN_SEARCH, /* the loss is bad: steps are made again to find the tensor */
     ZI_RUN_SCORE,
@@ -32,6 +33,7 @@ typedef struct zi_run_event {
     double            loss, lr;
     const zi_exec_step_result *result; /* STEP  */
     const char                *path;   /* SAVED */
+    const zi_pilot_info       *plan;   /* PLAN, READY */
     const zi_score            *score;  /* SCORE */
     zi_engine                 *engine;
 } zi_run_event;
@@ -79,6 +81,9 @@ typedef struct zi_run_result { /* filled on failure, too */
     bool             scored;
     uint64_t         n_batches, n_data_waits; /* of them, the loop waited for data */
     zi_engine_memory memory;
+    zi_pilot_info    plan;     /* at the end                                  */
+    zi_tier_stats    tier;     /* moved in this run                           */
+    uint64_t         stall_ns; /* stood at copies, in all                     */
 } zi_run_result;
 
 ZICO_NODISCARD zico_status zi_run_train(const zi_run_options *opt, zi_train_diag *diag,

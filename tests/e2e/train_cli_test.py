@@ -207,7 +207,7 @@ class BadInput(Folder):
         self.refused(2, "NoSuchFolder", "train", "mlp", "--cifar", "NoSuchFolder")
         self.refused(2, "none.onnx", "train", "none.onnx")
         self.refused(1, "cannot be written", "train", "mlp", "--save", "no/where")
-        self.refused(1, "one step needs", "train", "resnet20", "--budget", "10M")
+        self.refused(1, "the smallest possible is", "train", "resnet20", "--budget", "10M")
         self.refused(2, "behind 'infer'", "infer")
         self.refused(2, "mlp", "infer", "mlq")
         self.assertEqual([], os.listdir(self.dir))

@@ -226,7 +226,7 @@ budgets_hold(void **state)
     assert_true(r.memory.peak_bytes <= o.budget_bytes);
     assert_int_equal(o.budget_bytes, r.memory.budget_bytes);
     o.budget_bytes = 4u << 20;
-    run_fails(&o, ZICO_E_BUDGET, "one step needs");
+    run_fails(&o, ZICO_E_BUDGET, "the smallest possible is");
 }
 
 /* Wrong options end in one sentence that names what is wrong. */

@@ -1,0 +1,49 @@
+/* limit.c -- how much this job may hold, as people have it now; and what it will take.
+ *
+ * Limits change while jobs run (zico limit).  The broker tells nobody: it writes them into the
+ * lease table, which every job can read.
+ */
+#include "client/session_inside.h"
+
+#include "wire/table.h"
+
+static bool
+read_table(zi_session *s, uint64_t at, void *ret, uint64_t n_bytes)
+{
+    return s->os->pread(s->os, s->table_fd, ret, n_bytes, at) == (long)n_bytes;
+}
+
+uint64_t
+zi_session_limit(zi_session *s)
+{
+    zi_table_head head;
+    zi_table_row  row;
+
+    pthread_mutex_lock(&s->mu);
+    uint64_t limit = s->budget_bytes;
+    if (s->table_fd >= 0 && read_table(s, 0, &head, sizeof head) &&
+        head.magic == ZI_TABLE_MAGIC && head.version == ZI_TABLE_VERSION &&
+        s->job < head.jobs_max &&
+        read_table(s, sizeof head + s->job * sizeof row, &row, sizeof row)) {
+        const uint64_t budget = atomic_load(&head.budget_bytes);
+        const uint64_t max = atomic_load(&row.max_bytes);
+        limit = max && max < budget ? max : budget;
+        s->budget_bytes = budget;
+    }
+    pthread_mutex_unlock(&s->mu);
+    return limit;
+}
+
+void
+zi_session_will_take(zi_session *s, uint64_t step_bytes)
+{
+    if (!zi_session_usable(s)) return;
+    pthread_mutex_lock(&s->mu);
+    if (s->state == ZI_LINK_JOINED) {
+        zi_msg_frontier *m = &zi_link_message(s, ZI_MSG_FRONTIER)->frontier;
+        m->n_points = 1;
+        m->points[0] = (zi_wire_point){.delta = (int64_t)step_bytes};
+        zi_link_send(s, NULL, 0);
+    }
+    pthread_mutex_unlock(&s->mu);
+}
