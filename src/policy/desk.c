@@ -315,6 +315,8 @@ zi_desk_control(zi_desk *d, zi_job_id job, zi_control verb, uint64_t now_ns)
         break;
     case ZI_CONTROL_RESUME:
         j->paused = false;
+        if (j->leaving || j->suspend_wanted)
+            j->by_ladder = true; /* on its way out: let back as soon as it can be */
         zi_desk_resume(d, job);
         break;
     default:

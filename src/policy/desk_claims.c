@@ -185,6 +185,13 @@ note_remarkable(zi_desk *d, const zi_job_view *v)
         d->biggest = v->id;
 }
 
+bool
+zi_desk_is_out(const zi_desk *d, zi_job_id job)
+{
+    const zi_desk_row *j = &d->row[job];
+    return j->suspended || (j->returning && zi_desk_waits_for_memory(d, j));
+}
+
 /* What stays with each job, and the sums over all. */
 static void
 sum_up(zi_desk *d)
@@ -204,10 +211,21 @@ sum_up(zi_desk *d)
         d->permanent_bytes += j->stays_bytes;
         promised += held > min ? held : min;
         d->n_in_step += j->in_step;
+        if (zi_desk_is_out(d, v->id)) continue; /* it asks for its room when it comes */
         if (need > 0 && v->fixed_bytes + need > j->stays_bytes + d->need_most_bytes)
             d->need_most_bytes = v->fixed_bytes + need - j->stays_bytes;
     }
     d->spare_bytes = minus(d->budget_bytes, promised);
+}
+
+/* A job that is being learnt claims all there is; what others move out for it meanwhile, too. */
+static void
+claim_what_came_free(zi_desk *d)
+{
+    if (d->learner_in_step == ZI_JOB_NONE || d->n_in_step != 1) return;
+    zi_desk_row *j = &d->row[d->learner_in_step];
+    uint64_t     room = zi_desk_room(d, d->learner_in_step);
+    if (room > j->step_claim_bytes) j->step_claim_bytes = room;
 }
 
 void
@@ -225,9 +243,11 @@ zi_desk_refresh(zi_desk *d)
         note_remarkable(d, &d->job[i]);
     }
     sum_up(d);
+    claim_what_came_free(d);
     for (size_t i = 0; i < d->n_jobs; i++) {
         d->job[i].claim_bytes = zi_desk_claim(d, d->job[i].id);
         d->job[i].claim_known = !zi_desk_is_learning(&d->row[d->job[i].id]);
+        d->job[i].need_bytes = zi_desk_hard_need(d, &d->row[d->job[i].id]);
     }
     d->view.budget_bytes = sum.target_bytes;
     d->view.free_bytes = sum.free_bytes;

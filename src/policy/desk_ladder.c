@@ -23,9 +23,8 @@ somebody_can_finish(zi_desk *d)
     return b->n_jobs > 0 && b->entry[0].rest_bytes <= b->free_bytes;
 }
 
-/* Does the job wait for memory (not counting what it takes ahead)? */
-static bool
-waits_for_memory(const zi_desk *d, const zi_desk_row *j)
+bool
+zi_desk_waits_for_memory(const zi_desk *d, const zi_desk_row *j)
 {
     if (j->raise_seq) return true;
     for (unsigned i = 0; j->n_waits && i < ZI_LEDGER_REQS_PER_JOB; i++) {
@@ -43,8 +42,9 @@ somebody_is_able(const zi_desk *d)
 {
     for (size_t i = 0; i < d->n_jobs; i++) {
         const zi_desk_row *j = &d->row[d->job[i].id];
-        if (j->leaving || j->paused) return true;
-        if (!j->suspended && !j->asked && !waits_for_memory(d, j)) return true;
+        bool               waits = zi_desk_waits_for_memory(d, j);
+        if (j->paused || (j->leaving && !waits)) return true;
+        if (!j->suspended && !j->asked && !waits) return true;
         if (j->in_step && !zi_desk_is_stuck(d, d->job[i].id) &&
             somebody_can_finish((zi_desk *)d))
             return true;
@@ -110,10 +110,10 @@ suspend_one(zi_desk *d, zi_job_id for_job)
     for (size_t i = 0; i < d->n_jobs; i++) {
         const zi_job_view *v = &d->job[i];
         const zi_desk_row *j = &d->row[v->id];
+        bool               waits = zi_desk_waits_for_memory(d, j);
+        if (waits) continue; /* it comes to no boundary before it has got that */
         if (j->leaving || j->suspend_wanted) return true; /* one at a time */
-        if (v->id == for_job || !v->can_suspend || !v->native || j->suspended ||
-            waits_for_memory(d, j))
-            continue;
+        if (v->id == for_job || !v->can_suspend || !v->native || j->suspended) continue;
         if (v->fixed_bytes + v->step_bytes > most) {
             most = v->fixed_bytes + v->step_bytes;
             best = v->id;
@@ -134,6 +134,7 @@ let_back(zi_desk *d)
     for (size_t i = 0; i < d->n_jobs; i++) {
         zi_desk_row *j = &d->row[d->job[i].id];
         if (!j->suspended || !j->by_ladder || j->paused) continue;
+        if (!zi_desk_leaves_room(d, d->job[i].id, j->out_bytes)) continue;
         j->by_ladder = false;
         zi_desk_resume(d, d->job[i].id);
         return true;
@@ -176,7 +177,7 @@ refuse_raise(zi_desk *d, zi_job_id job)
 static bool
 is_overdue(const zi_desk *d, uint64_t since_ns)
 {
-    return d->now_ns - since_ns >= ZI_DESK_PATIENCE_NS;
+    return d->now_ns >= since_ns + ZI_DESK_PATIENCE_NS;
 }
 
 /* Requests beyond a claim, of jobs inside a step. */
@@ -213,7 +214,7 @@ zi_desk_climb(zi_desk *d)
     if (!req || somebody_is_able(d))
         d->unable_ns = 0; /* a moment's wait of all others is not the end */
     else if (d->unable_ns == 0)
-        d->unable_ns = d->now_ns | 1;
+        d->unable_ns = d->now_ns ? d->now_ns : 1;
     if (d->unable_ns && !suspend_one(d, req->job) && is_overdue(d, req->arrived_ns) &&
         is_overdue(d, d->unable_ns)) {
         refuse_request(d, req);

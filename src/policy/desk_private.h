@@ -56,6 +56,7 @@ typedef struct zi_desk_row {
     bool          paused, suspend_wanted, leaving, suspended, by_ladder;
     bool          adopted;   /* after a restart, until its next step begins */
     bool          returning; /* after a suspension, until its next step begins */
+    uint64_t      out_bytes; /* what it moved out, as the ledger knew it; 0: unknown */
     bool          limits_wait;
     zi_job_limits limits_next;
 
@@ -156,6 +157,8 @@ void zi_desk_deny(zi_desk *d, zi_job_id job, uint32_t seq, zico_status why,
 /* Brings views and sums up to date with the ledger. */
 void zi_desk_refresh(zi_desk *d);
 bool zi_desk_is_learning(const zi_desk_row *j);
+/* Moved out, or called back and waiting for the memory that it needs to come in. */
+bool zi_desk_is_out(const zi_desk *d, zi_job_id job);
 /* What the job is known to need in a step: declared or observed; 0: unknown. */
 uint64_t zi_desk_need(const zi_desk *d, const zi_desk_row *j);
 /* The part of it without which it cannot run: without the 5 % on top. */
@@ -194,6 +197,8 @@ bool zi_desk_fits_drained(const zi_desk *d, const zi_request *req);
 /* Grants what may be granted, oldest first; true: something was. */
 bool          zi_desk_serve(zi_desk *d);
 bool          zi_desk_grant_one(zi_desk *d, uint64_t id, uint32_t n_regions);
+/* May so many bytes more stay with the job for good, if all present steps ended? */
+bool zi_desk_leaves_room(const zi_desk *d, zi_job_id job, uint64_t size_bytes);
 zi_desk_wait *zi_desk_wait_of(zi_desk *d, const zi_request *req);
 
 /* -- desk_steps.c ------------------------------------------------------------------------ */
@@ -209,6 +214,8 @@ void zi_desk_note_wait(zi_desk *d, zi_job_id job);
 
 /* -- desk_ladder.c ----------------------------------------------------------------------- */
 bool zi_desk_climb(zi_desk *d); /* true: something changed */
+/* Not counting what it takes ahead. */
+bool zi_desk_waits_for_memory(const zi_desk *d, const zi_desk_row *j);
 /* When it may have to act; ZI_NEVER: not as things are. */
 uint64_t zi_desk_ladder_wake(zi_desk *d);
 

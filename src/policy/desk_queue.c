@@ -7,8 +7,8 @@
 
 /* Bytes that stay when steps end: may the device lose them for good?  There must be room
  * left for the largest step that any job is known to run, its own included. */
-static bool
-leaves_room(const zi_desk *d, zi_job_id job, uint64_t size_bytes)
+bool
+zi_desk_leaves_room(const zi_desk *d, zi_job_id job, uint64_t size_bytes)
 {
     const zi_desk_row *j = &d->row[job];
     const zi_job_view *v = &d->job[j->at];
@@ -36,15 +36,17 @@ claim_after(const zi_desk *d, const zi_request *req)
     return claim > held && claim - held >= cost ? claim - cost : held;
 }
 
+/* Outside a step nobody gets more for good while somebody inside one is stuck: what others move out
+ * for it must not be taken by who cannot move out again before it has got still more. */
 static zi_reason
 judge_permanent(zi_desk *d, const zi_request *req)
 {
     const zi_desk_row *j = &d->row[req->job];
     uint64_t           cost = zi_desk_cost(d, req->job, req->size_bytes);
 
-    if (!leaves_room(d, req->job, req->size_bytes)) return ZI_REASON_ADMISSION;
+    if (!zi_desk_leaves_room(d, req->job, req->size_bytes)) return ZI_REASON_ADMISSION;
     bool safe = j->in_step ? zi_desk_may_exceed(d, req->job, claim_after(d, req), 0, cost)
-                           : zi_desk_may_lose(d, cost);
+                           : zi_desk_may_lose(d, cost) && !d->somebody_stuck;
     return safe ? ZI_REASON_NONE : ZI_REASON_UNSAFE;
 }
 
@@ -94,7 +96,7 @@ zi_desk_fits_drained(const zi_desk *d, const zi_request *req)
     if (!j->in_step || req->hold != ZI_HOLD_STEP) {
         uint64_t max = v->limits.max_bytes;
         if (max && v->fixed_bytes + req->size_bytes > max) return false;
-        return leaves_room(d, req->job, req->size_bytes);
+        return zi_desk_leaves_room(d, req->job, req->size_bytes);
     }
     return v->step_bytes + req->size_bytes <= zi_desk_room(d, req->job);
 }
@@ -254,6 +256,17 @@ is_aged(const zi_desk *d, uint64_t arrived_ns)
     return d->now_ns - arrived_ns >= ZI_DESK_AGE_NS;
 }
 
+/* Does an older request keep this one back?  Not what was promised; and who waits outside a step
+ * waits for steps to end, so it must not keep one from ending. */
+static bool
+is_held_by_age(const zi_desk *d, const zi_request *req)
+{
+    if (d->aged == ZI_JOB_NONE || d->aged == req->job || is_promised(d, req))
+        return false;
+    bool ends = d->row[req->job].in_step && req->hold == ZI_HOLD_STEP;
+    return d->row[d->aged].in_step || !ends;
+}
+
 static void
 note_reason(zi_desk *d, const zi_request *req, zi_reason reason, size_t place,
             zi_job_id older)
@@ -291,9 +304,7 @@ serve_place(zi_desk *d, size_t place, size_t *n_waiting)
         return serve_ahead(d, req, *n_waiting > 0);
     }
     reason = judge(d, req);
-    if (reason == ZI_REASON_NONE && d->aged != ZI_JOB_NONE && d->aged != req->job &&
-        !is_promised(d, req))
-        reason = ZI_REASON_QUEUE;
+    if (reason == ZI_REASON_NONE && is_held_by_age(d, req)) reason = ZI_REASON_QUEUE;
     if (reason == ZI_REASON_NONE && book_grant(d, req, 0)) return true;
     if (reason == ZI_REASON_NONE) reason = ZI_REASON_MEMORY; /* no room to book it */
     if (req->deadline_ns <= d->now_ns && zi_desk_reserve(d) == ZICO_OK) {

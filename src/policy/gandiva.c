@@ -8,17 +8,17 @@
  * WE DO    Weighted slices (60 s; gandiva:slice=10 sets it); whoever has had the least device
  *          time for its weight is next (who joins starts level with the least served).  The
  *          wait for the end of a step is charged to the job that makes others wait.  A job is
- *          moved out only if the memory is needed: by the slice's pack, or by a newcomer whose
- *          turn it is.  Packing: both have run alone before; one candidate at a time joins the
- *          slice's owner for a trial, from its first step on; its verdict (progress of both, in
+ *          moved out only if the memory is needed: by the slice's pack, by a newcomer whose
+ *          turn it is, or by the heir: who comes next moves in while the pack still computes.
+ *          Packing: both have run alone before; one candidate at a time joins the slice's
+ *          owner for a trial, from its first step on; its verdict (progress of both, in
  *          steps of solo length per second, against 1 for slicing) is remembered.  A slice is
  *          not kept for a pack that does not ask: whoever is in may go meanwhile.
  * WE DROP  Migration and grow-shrink: one device.  Utilisation, which a host does not report:
  *          candidates are tried in order of service.
  * CHECKED  gandiva_test.c: slices by weight, moves only under need, newcomers get room, a packing
  *          that pays stays, one that does not is undone and not tried again.
- * WE SAW   A fault that is not mended: a job that joins while two others fill the device is now and
- *          then refused memory, or all three stand still (gandiva_slices_test.py, in the soak).
+ *          gandiva_mixes_test.c: whoever fits alone finishes, in thousands of random mixes.
  * COST     O(jobs^2) at a slice's end, O(jobs) otherwise.
  */
 #include "policy/policy_common.h"
@@ -29,8 +29,8 @@
 
 #define SLICE_NS_DEFAULT 60000000000ull
 #define TRIAL_NS_LEAST   2000000000ull
-#define TRIAL_STEPS      6 /* of the longest job in the pack           */
-#define ALONE_STEPS      3 /* before a job can be judged in a trial    */
+#define TRIAL_STEPS      12 /* of the longest job in the pack           */
+#define ALONE_STEPS      3  /* before a job can be judged in a trial    */
 #define WORTH_IT         1.03
 #define MAX_PACK         16
 #define COME_IN_NS       30000000000ull /* at most, before the slice passes on */
@@ -50,6 +50,7 @@ typedef struct gandiva {
     bool      begun;  /* the owner has come in and started; the slice counts from then */
     size_t    n_pack; /* pack[0] owns the slice */
     zi_job_id pack[MAX_PACK];
+    zi_job_id heir; /* the next owner, brought in meanwhile; ZI_JOB_NONE: nobody */
     trial     trial;
     uint64_t  fixed_bytes[ZI_LEDGER_JOBS_MAX]; /* what it holds when it is in */
     double    credit[ZI_LEDGER_JOBS_MAX];      /* service that it joined with */
@@ -64,6 +65,7 @@ gandiva_init(void *state, const char *arg, uint64_t seed)
     gandiva *s = state;
     (void)seed;
     s->slice_ns = SLICE_NS_DEFAULT;
+    s->heir = ZI_JOB_NONE;
     if (!*arg) return ZICO_OK;
     if (strncmp(arg, "slice=", 6)) return ZICO_E_ARG;
     char  *end;
@@ -136,54 +138,84 @@ remember_sizes(const zi_view *v, gandiva *s)
             s->fixed_bytes[v->job[i].id] = v->job[i].fixed_bytes;
 }
 
-/* What it keeps and what its steps take; of a newcomer what it has and what it waits for. */
+/* What it keeps when it is in; of a newcomer what it has and what it waits for. */
 static uint64_t
-job_bytes(const zi_view *v, const gandiva *s, const zi_job_view *j)
+kept_bytes(const zi_view *v, const gandiva *s, const zi_job_view *j)
 {
     uint64_t has = j->fixed_bytes + awaited_bytes(v, j);
-    uint64_t keeps = s->fixed_bytes[j->id] > has ? s->fixed_bytes[j->id] : has;
-    return keeps + (j->claim_known ? j->claim_bytes : 0);
+    return s->fixed_bytes[j->id] > has ? s->fixed_bytes[j->id] : has;
 }
 
-/* Bytes that the pack needs inside. */
-static uint64_t
-pack_bytes(const zi_view *v, const gandiva *s)
+/* Still building what it will keep, or waiting to come in: it cannot go out. */
+static bool
+can_go_out(const zi_view *v, const zi_job_view *j)
 {
-    uint64_t sum = 0;
-    for (size_t i = 0; i < s->n_pack; i++) {
-        const zi_job_view *j = find(v, s->pack[i]);
-        if (j) sum += job_bytes(v, s, j);
-    }
-    return sum;
+    if (!j->can_suspend || j->state == ZI_JOB_SUSPENDED || j->state == ZI_JOB_PAUSED)
+        return false;
+    if (j->fixed_bytes == 0 || awaited_bytes(v, j) > 0) return false;
+    return j->state != ZI_JOB_IDLE || j->step_no > 0;
 }
 
-/* Bytes that those outside the pack hold (those that are out: private memory only);
- * unmovable_only: of those that cannot move out. */
-static uint64_t
-others_bytes(const zi_view *v, const gandiva *s, bool unmovable_only)
+/* Memory as it would be: who would be in, and what the steps then take.  The desk lets nobody
+ * keep more (desk_queue.c, leaves_room) unless the largest step of all who are in still fits. */
+typedef struct room {
+    uint64_t kept_bytes, pack_bytes, most_bytes;
+} room;
+
+static void
+put_in(const zi_view *v, const gandiva *s, const zi_job_view *j, bool runs, room *r)
 {
-    uint64_t sum = 0;
+    r->kept_bytes += kept_bytes(v, s, j);
+    if (runs) r->pack_bytes += j->need_bytes;
+    if (j->need_bytes > r->most_bytes) r->most_bytes = j->need_bytes;
+}
+
+static uint64_t
+room_bytes(const room *r)
+{
+    return r->kept_bytes +
+           (r->pack_bytes > r->most_bytes ? r->pack_bytes : r->most_bytes);
+}
+
+/* The slice's pack and its heir (or only one job), with all that cannot go out. */
+static room
+least_room(const zi_view *v, const gandiva *s, zi_job_id only)
+{
+    room r = {0};
     for (size_t i = 0; i < v->n_jobs; i++) {
         const zi_job_view *j = &v->job[i];
-        if (in_pack(s, j->id)) continue;
-        if (unmovable_only && j->can_suspend && is_in(j)) continue;
-        sum += j->fixed_bytes;
+        bool               runs = only == ZI_JOB_NONE ? in_pack(s, j->id) : j->id == only;
+        if (runs || (only == ZI_JOB_NONE && j->id == s->heir))
+            put_in(v, s, j, runs, &r);
+        else if (!is_in(j) || awaited_bytes(v, j) > 0)
+            r.kept_bytes += j->fixed_bytes; /* private: it stays */
+        else if (!can_go_out(v, j))
+            put_in(v, s, j, false, &r);
     }
-    return sum;
+    return r;
 }
 
 /* -- slices ---------------------------------------------------------------------------------- */
 
+/* Can it ever run beside what cannot go out? */
+static bool
+can_have_room(const zi_view *v, const gandiva *s, const zi_job_view *j)
+{
+    room r = least_room(v, s, j->id);
+    return room_bytes(&r) <= v->budget_bytes;
+}
+
+/* Whoever has had least for its weight, of those outside the pack or of all. */
 static const zi_job_view *
-next_owner(const zi_view *v, const gandiva *s)
+least_served(const zi_view *v, const gandiva *s, bool outside)
 {
     const zi_job_view *best = NULL;
     for (size_t i = 0; i < v->n_jobs; i++) {
         const zi_job_view *j = &v->job[i];
-        if (!wants_to_run(v, j)) continue;
-        if (!best || service(s, j) < service(s, best) ||
-            (service(s, j) == service(s, best) && j->id < best->id))
-            best = j;
+        if (!wants_to_run(v, j) || (outside && in_pack(s, j->id))) continue;
+        if (best && service(s, j) > service(s, best)) continue;
+        if (best && service(s, j) == service(s, best) && j->id != s->heir) continue;
+        if (can_have_room(v, s, j)) best = j;
     }
     return best;
 }
@@ -197,9 +229,10 @@ slice_length(const gandiva *s, const zi_job_view *owner)
 static void
 begin_slice(const zi_view *v, gandiva *s, uint64_t now)
 {
-    const zi_job_view *owner = next_owner(v, s);
+    const zi_job_view *owner = least_served(v, s, false);
     s->n_pack = 0;
     s->trial.on = false;
+    s->heir = ZI_JOB_NONE;
     if (!owner) return;
     s->pack[s->n_pack++] = owner->id;
     s->begun = false;
@@ -216,6 +249,20 @@ note_begun(const zi_view *v, gandiva *s, uint64_t now)
     s->slice_end_ns = now + slice_length(s, owner);
 }
 
+/* While the pack computes, who comes next moves in, if there is room for it besides: then
+ * nobody waits for the disk when the slice ends. */
+static void
+choose_heir(const zi_view *v, gandiva *s)
+{
+    const zi_job_view *next = s->begun ? least_served(v, s, true) : NULL;
+
+    s->heir = ZI_JOB_NONE;
+    if (!next || !next->claim_known) return;
+    s->heir = next->id;
+    room r = least_room(v, s, ZI_JOB_NONE);
+    if (room_bytes(&r) > v->budget_bytes) s->heir = ZI_JOB_NONE;
+}
+
 static void
 drop_from_pack(gandiva *s, zi_job_id id)
 {
@@ -223,6 +270,7 @@ drop_from_pack(gandiva *s, zi_job_id id)
     for (size_t i = 0; i < s->n_pack; i++)
         if (s->pack[i] != id) s->pack[n++] = s->pack[i];
     s->n_pack = n;
+    if (s->heir == id) s->heir = ZI_JOB_NONE;
     s->trial.on = false; /* what was measured was measured with it */
 }
 
@@ -305,10 +353,14 @@ invite(const zi_view *v, gandiva *s)
         if (!wants_to_run(v, j) || in_pack(s, j->id) || !j->claim_known) continue;
         if (verdict_with_pack(s, j->id) == DOES_NOT) continue;
         if (verdict_with_pack(s, j->id) == UNTRIED && !may_be_tried(s, j->id)) continue;
-        uint64_t others = others_bytes(v, s, true);
-        if (!j->can_suspend || !is_in(j)) others -= j->fixed_bytes; /* it counts below */
-        if (pack_bytes(v, s) + job_bytes(v, s, j) + others > v->budget_bytes) continue;
-        if (!best || service(s, j) < service(s, best)) best = j;
+        if (best && service(s, j) >= service(s, best)) continue;
+        zi_job_id heir = s->heir;
+        s->pack[s->n_pack++] = j->id;
+        s->heir = ZI_JOB_NONE; /* it may stay out for this */
+        room r = least_room(v, s, ZI_JOB_NONE);
+        s->n_pack--;
+        s->heir = heir;
+        if (room_bytes(&r) <= v->budget_bytes) best = j;
     }
     if (!best) return;
     verdict known = verdict_with_pack(s, best->id);
@@ -354,44 +406,60 @@ judge_trial(const zi_view *v, gandiva *s, uint64_t now)
 
 /* -- carrying it out -------------------------------------------------------------------------- */
 
-/* Move others out, the largest first, until the pack has room. */
+/* Move others out, the largest first, until the pack and its heir have room. */
 static void
-make_room(const zi_view *v, gandiva *s, zi_out *out)
+make_room(const zi_view *v, const gandiva *s, zi_out *out)
 {
-    uint64_t needs = pack_bytes(v, s), others = others_bytes(v, s, false);
-    bool     told[ZI_LEDGER_JOBS_MAX] = {false};
+    bool out_of_it[ZI_LEDGER_JOBS_MAX] = {false};
 
-    while (needs + others > v->budget_bytes) {
+    for (;;) {
+        room   r = least_room(v, s, ZI_JOB_NONE);
         size_t worst = SIZE_MAX;
         for (size_t i = 0; i < v->n_jobs; i++) {
             const zi_job_view *j = &v->job[i];
-            if (in_pack(s, j->id) || !j->can_suspend || told[j->id] || !is_in(j))
-                continue;
-            if (j->state == ZI_JOB_PAUSED || awaited_bytes(v, j) > 0)
-                continue; /* who waits to come in cannot go out */
-            if (worst == SIZE_MAX || j->fixed_bytes > v->job[worst].fixed_bytes)
+            if (in_pack(s, j->id) || j->id == s->heir || out_of_it[j->id]) continue;
+            if (!can_go_out(v, j)) continue;
+            put_in(v, s, j, false, &r);
+            if (worst == SIZE_MAX ||
+                j->fixed_bytes + j->need_bytes >
+                    v->job[worst].fixed_bytes + v->job[worst].need_bytes)
                 worst = i;
         }
-        if (worst == SIZE_MAX) return;
-        told[v->job[worst].id] = true;
-        others -= v->job[worst].fixed_bytes;
+        if (worst == SIZE_MAX || room_bytes(&r) <= v->budget_bytes) return;
+        out_of_it[v->job[worst].id] = true;
         if (v->job[worst].state != ZI_JOB_LEAVING_MEMORY)
             zi_out_add(out, ZI_ANSWER_SUSPEND, worst, 0, 0);
     }
 }
 
+/* As memory is now: those on their way out still have theirs. */
+static room
+present_room(const zi_view *v, const gandiva *s)
+{
+    room r = {0};
+    for (size_t i = 0; i < v->n_jobs; i++) {
+        const zi_job_view *j = &v->job[i];
+        if (!is_in(j))
+            r.kept_bytes += j->fixed_bytes;
+        else
+            put_in(v, s, j, in_pack(s, j->id), &r);
+    }
+    return r;
+}
+
 static void
 bring_in(const zi_view *v, const gandiva *s, zi_out *out)
 {
-    uint64_t left = v->free_bytes;
+    room r = present_room(v, s);
     for (size_t i = 0; i < v->n_jobs; i++) {
         const zi_job_view *j = &v->job[i];
-        if (j->state != ZI_JOB_SUSPENDED || !in_pack(s, j->id) || j->by_hand) continue;
-        uint64_t keeps = s->fixed_bytes[j->id];
-        keeps -=
-            keeps < j->fixed_bytes ? keeps : j->fixed_bytes; /* private: still there */
-        if (keeps > left) continue;
-        left -= keeps;
+        bool               wanted = in_pack(s, j->id) || j->id == s->heir;
+        if (j->state != ZI_JOB_SUSPENDED || !wanted || j->by_hand) continue;
+        room with = r;
+        with.kept_bytes -= j->fixed_bytes; /* private: still there */
+        put_in(v, s, j, in_pack(s, j->id), &with);
+        if (room_bytes(&with) > v->budget_bytes) continue;
+        r = with;
         zi_out_add(out, ZI_ANSWER_RESUME, i, 0, 0);
     }
 }
@@ -492,6 +560,7 @@ gandiva_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
     judge_trial(v, s, ev->now_ns);
     if (slice_is_over(s, ev->now_ns)) begin_slice(v, s, ev->now_ns);
     invite(v, s);
+    choose_heir(v, s);
     make_room(v, s, out);
     bring_in(v, s, out);
     start_pack(v, s, ev->now_ns, out);

@@ -49,6 +49,7 @@ typedef struct zi_job_view {
     uint64_t      fixed_bytes; /* fixed regions + private */
     uint64_t      step_bytes;
     uint64_t      claim_bytes; /* over step_bytes, for one step */
+    uint64_t      need_bytes;  /* what a step takes, be there room or not; 0: unknown */
     bool          claim_known; /* declared or observed          */
     zi_job_limits limits;
 

@@ -72,6 +72,7 @@ typedef struct zi_sim_options {
     uint64_t             horizon_ns;
     uint64_t             seed;
     double               corun[ZI_SIM_CORES_MAX + 1]; /* [k]; 0: 1                    */
+    double               move_bytes_per_s; /* out or in, each job by itself; 0: at once */
     const zi_sim_change *change;                      /* by time                      */
     size_t               n_changes;
     uint32_t        verify_every; /* desk calls between two zi_desk_verify; 0: never */
@@ -89,6 +90,7 @@ typedef struct zi_sim_job_result {
     uint64_t  exchanged_bytes;
     uint64_t  longest_wait_ns;
     uint64_t  ended_ns; /* 0: was still there at the horizon                           */
+    uint32_t  n_moves;  /* out and in again                                            */
     uint32_t  n_denied; /* requests refused; it left after the first                   */
     zi_reason reason;   /* why it waited at the end, if it did                         */
     uint64_t  held_bytes, asked_bytes; /* at the end */

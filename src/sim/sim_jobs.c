@@ -156,6 +156,13 @@ ask(zi_sim *s, zi_sim_actor *a, zi_hold hold, uint32_t n_regions, uint64_t bytes
 
 /* -- life ------------------------------------------------------------------------------ */
 
+static uint64_t
+move_ns(const zi_sim *s, uint64_t bytes)
+{
+    double per_s = s->opt->move_bytes_per_s;
+    return per_s > 0 ? (uint64_t)((double)bytes * 1e9 / per_s) : 0;
+}
+
 static void
 load(zi_sim *s, zi_sim_actor *a)
 {
@@ -167,8 +174,10 @@ load(zi_sim *s, zi_sim_actor *a)
         ask(s, a, ZI_HOLD_PRIVATE, 0, a->spec->private_bytes - a->private_bytes, false);
     } else {
         a->n_fixed = a->n_held;
-        set_state(s, a, ZI_SIM_GAP);
+        set_state(s, a, a->returning ? ZI_SIM_ENTERING : ZI_SIM_GAP);
         a->wake_ns = s->now_ns;
+        if (a->returning) a->wake_ns += move_ns(s, a->n_held * s->opt->region_bytes);
+        a->returning = false;
     }
 }
 
@@ -290,7 +299,7 @@ finish_step(zi_sim *s, zi_sim_actor *a)
     a->wake_ns = s->now_ns + a->spec->gap_ns;
 }
 
-/* Moves everything out at a boundary, at once. */
+/* Begins to move everything out, at a boundary. */
 static void
 move_out(zi_sim *s, zi_sim_actor *a)
 {
@@ -300,6 +309,13 @@ move_out(zi_sim *s, zi_sim_actor *a)
         s->out.n_calls++;
         (void)zi_desk_cancel(s->desk, a->id, a->want_seq, s->now_ns);
     }
+    set_state(s, a, ZI_SIM_LEAVING);
+    a->wake_ns = s->now_ns + move_ns(s, a->n_held * s->opt->region_bytes);
+}
+
+static void
+be_out(zi_sim *s, zi_sim_actor *a)
+{
     set_state(s, a, ZI_SIM_LOADING); /* of which nothing comes before come_back */
     if (a->n_held > 0) return_regions(s, a, a->n_held);
     a->n_fixed = 0;
@@ -338,6 +354,10 @@ zi_sim_act(zi_sim *s, zi_sim_actor *a)
     case ZI_SIM_ABSENT:
         arrive(s, a);
         break;
+    case ZI_SIM_LEAVING:
+        be_out(s, a);
+        break;
+    case ZI_SIM_ENTERING:
     case ZI_SIM_GAP:
         if (a->out_wanted)
             move_out(s, a);
@@ -390,6 +410,8 @@ static void
 come_back(zi_sim *s, zi_sim_actor *a)
 {
     a->is_out = false;
+    a->returning = true;
+    a->out.n_moves++;
     load(s, a);
 }
 

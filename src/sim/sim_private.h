@@ -13,7 +13,9 @@
 #define ZI_SIM_NEVER UINT64_MAX
 
 /*   ABSENT -> LOADING -> GAP -> ASKING -> COMPUTING <-> STALLED -> GAP ... -> GONE
- *                               ^  OUT (suspended) somewhere between steps                  */
+ *                ^        |        |
+ *                |        v        v
+ *                +---- LEAVING (out at its end; LOADING when called back, then ENTERING)    */
 typedef enum zi_sim_state {
     ZI_SIM_ABSENT,
     ZI_SIM_LOADING,
@@ -21,6 +23,8 @@ typedef enum zi_sim_state {
     ZI_SIM_ASKING,
     ZI_SIM_COMPUTING,
     ZI_SIM_STALLED,
+    ZI_SIM_LEAVING,  /* moves out */
+    ZI_SIM_ENTERING, /* has its memory again, moves in */
     ZI_SIM_GONE,
 } zi_sim_state;
 
@@ -29,7 +33,7 @@ typedef struct zi_sim_actor {
     zi_sim_job_result out;
     zi_sim_state      state;
     zi_job_id         id;
-    uint64_t          wake_ns; /* ABSENT, GAP: when it goes on by itself */
+    uint64_t          wake_ns; /* ABSENT, GAP, LEAVING, ENTERING: when it goes on */
     uint32_t          seq;
     uint32_t          want_seq; /* the answer it waits for */
     uint64_t          load_left;
@@ -49,7 +53,7 @@ typedef struct zi_sim_actor {
     uint32_t *region; /* held, as a stack: fixed ones at the bottom */
     uint32_t  n_held, n_fixed;
     uint64_t  private_bytes;
-    bool      out_wanted, is_out;
+    bool      out_wanted, is_out, returning;
 } zi_sim_actor;
 
 typedef struct zi_sim {

@@ -541,6 +541,135 @@ ladder_suspends_before_it_refuses(void **state)
     close_office(&o);
 }
 
+/* A moment in which everybody waits is not the end: who waits outside a step for longer than the
+ * ladder's patience is not refused because the job inside one waits for its own returns. */
+static void
+a_moments_wait_is_not_the_end(void **state)
+{
+    (void)state;
+    for (uint64_t odd = 0; odd < 2; odd++) { /* of the clock: it once made a difference */
+        office o;
+        open_office(&o, "spatial", 10);
+        zi_job_id a = join(&o, 4), c = join_as(&o, (zi_job_spec){0});
+        assert_true(begin(&o, a, 0));
+        assert_true(get(&o, a, ZI_HOLD_STEP, 4));
+        ask(&o, c, ZI_HOLD_FIXED, 8, UINT64_MAX);
+        at(&o, o.now + 2 * S + odd);
+        ask(&o, a, ZI_HOLD_STEP, 8, UINT64_MAX); /* it issues ahead of its kernels */
+        assert_false(heard(&o, c, ZI_EFFECT_DENY).any);
+        at(&o, o.now + 500 * MS);
+        assert_false(heard(&o, c, ZI_EFFECT_DENY).any);
+        give_back(&o, a);
+        assert_true(heard(&o, a, ZI_EFFECT_GRANT).any);
+        at(&o, o.now + 2 * S);
+        assert_false(heard(&o, c, ZI_EFFECT_DENY).any);
+        close_office(&o);
+    }
+}
+
+/* Who waits outside a step, however long, does not keep a step from ending, though that step
+ * wants more than it claimed. */
+static void
+age_keeps_no_step_from_ending(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "spatial", 12);
+    zi_job_id a = join(&o, 4), c = join_as(&o, (zi_job_spec){0});
+    assert_true(begin(&o, a, 0));
+    assert_true(get(&o, a, ZI_HOLD_STEP, 6));
+    ask(&o, c, ZI_HOLD_FIXED, 8, UINT64_MAX);
+    at(&o, o.now + 300 * MS);
+    assert_int_equal(ZI_REASON_MEMORY, why(&o, c));
+    assert_true(get(&o, a, ZI_HOLD_STEP, 2));
+    close_office(&o);
+}
+
+/* What is moved out for a job that is being learnt is that job's: nobody takes it for good before
+ * its first step has ended. */
+static void
+learner_claims_what_came_free(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "spatial", 12);
+    zi_job_id b = join_as(&o, (zi_job_spec){.features = ZI_FEATURE_SUSPEND});
+    assert_true(get(&o, b, ZI_HOLD_FIXED, 6));
+    zi_job_id a = join_as(&o, (zi_job_spec){0}), c = join_as(&o, (zi_job_spec){0});
+    assert_true(get(&o, a, ZI_HOLD_FIXED, 1));
+    assert_true(begin(&o, a, 0));
+    assert_true(get(&o, a, ZI_HOLD_STEP, 5));
+    ask(&o, a, ZI_HOLD_STEP, 2, UINT64_MAX);
+    assert_true(heard(&o, b, ZI_EFFECT_SUSPEND).any);
+    give_back(&o, b);
+    expect_ok(zi_desk_suspended(o.d, b, ZICO_OK, o.now));
+    listen(&o);
+    assert_true(heard(&o, a, ZI_EFFECT_GRANT).any);
+    ask(&o, c, ZI_HOLD_FIXED, 3, UINT64_MAX);
+    assert_false(heard(&o, c, ZI_EFFECT_GRANT).any);
+    assert_true(get(&o, a, ZI_HOLD_STEP, 4));
+    close_office(&o);
+}
+
+/* A job that is told to leave but waits for memory first comes to no boundary: the ladder moves
+ * another out instead of waiting for it. */
+static void
+who_waits_cannot_leave(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "spatial", 12);
+    zi_job_id a = join_as(&o, (zi_job_spec){.features = ZI_FEATURE_SUSPEND});
+    zi_job_id b = join_as(&o, (zi_job_spec){.features = ZI_FEATURE_SUSPEND});
+    assert_true(get(&o, b, ZI_HOLD_FIXED, 6));
+    assert_true(begin(&o, a, 0));
+    assert_true(get(&o, a, ZI_HOLD_STEP, 6));
+    expect_ok(zi_desk_control(o.d, a, ZI_CONTROL_SUSPEND, o.now));
+    listen(&o);
+    ask(&o, a, ZI_HOLD_STEP, 2, UINT64_MAX);
+    assert_true(heard(&o, b, ZI_EFFECT_SUSPEND).any);
+    close_office(&o);
+}
+
+/* A job that has just joined has nothing to move out: the slices' policy does not send it away,
+ * as it would wait for its memory and leave at the same time. */
+static void
+newcomer_is_not_sent_away(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "gandiva:slice=1", 16);
+    zi_job_spec moves = {.features = ZI_FEATURE_SUSPEND};
+    zi_job_id   a = join_as(&o, moves);
+    teach(&o, a, 9, 300 * MS);
+    assert_true(get(&o, a, ZI_HOLD_FIXED, 6));
+    expect_ok(zi_desk_set_budget(o.d, 14 * R, o.now)); /* a's step fits no more */
+    zi_job_id c = join_as(&o, moves);
+    assert_false(heard(&o, c, ZI_EFFECT_SUSPEND).any);
+    ask(&o, c, ZI_HOLD_FIXED, 6, UINT64_MAX);
+    expect_ok(zi_desk_set_budget(o.d, 16 * R, o.now));
+    listen(&o);
+    assert_false(heard(&o, c, ZI_EFFECT_SUSPEND).any);
+    assert_false(
+        heard(&o, c, ZI_EFFECT_GRANT).any); /* a's step would not fit beside it */
+    at(&o, o.now + 2 * S);
+    assert_true(begin(&o, a, 1));
+    at(&o, o.now + 300 * MS);
+    end(&o, a, 1);
+    at(&o, o.now + 40 * S);
+    assert_true(heard(&o, a, ZI_EFFECT_SUSPEND).any); /* c's turn has come */
+    give_back(&o, a);
+    expect_ok(zi_desk_suspended(o.d, a, ZICO_OK, o.now));
+    listen(&o);
+    assert_true(heard(&o, c, ZI_EFFECT_GRANT).any);
+    assert_true(begin(&o, c, 0));
+    close_office(&o);
+}
+
 /* A restarted broker holds everything until all have reported, and then goes on where it was. */
 static void
 restart(void **state)
@@ -682,6 +811,11 @@ main(void)
         cmocka_unit_test(lead_does_not_count),
         cmocka_unit_test(pause_and_resume),
         cmocka_unit_test(ladder_suspends_before_it_refuses),
+        cmocka_unit_test(a_moments_wait_is_not_the_end),
+        cmocka_unit_test(age_keeps_no_step_from_ending),
+        cmocka_unit_test(learner_claims_what_came_free),
+        cmocka_unit_test(who_waits_cannot_leave),
+        cmocka_unit_test(newcomer_is_not_sent_away),
         cmocka_unit_test(learner_charges),
         cmocka_unit_test(learner_beside_too_much),
         cmocka_unit_test(restart),

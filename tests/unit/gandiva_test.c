@@ -147,6 +147,7 @@ join(stage *s, uint64_t fixed, uint64_t claim, uint64_t step_ns, uint32_t weight
                               .weight_milli = weight,
                               .fixed_bytes = fixed * R,
                               .claim_bytes = claim * R,
+                              .need_bytes = claim * R,
                               .claim_known = true,
                               .has_steps = true,
                               .native = true,
@@ -235,6 +236,7 @@ moves_under_need(void **state)
 
     (void)state;
     open_stage(&s, "slice=10", 100);
+    s.slowdown = 2.2;
     for (int i = 0; i < 6; i++) join(&s, 6, 4, 250 * MS, 1000);
     settle(&s);
     for (size_t i = 1; i < 6; i++) move_out(&s, i);
@@ -245,7 +247,7 @@ moves_under_need(void **state)
         assert_true(share(&s, i) > 0.14 && share(&s, i) < 0.19);
         n_out += s.n_out[i];
     }
-    assert_true(n_out > 60 && n_out <= 130); /* of 120 turns, and some trials */
+    assert_true(n_out > 60 && n_out <= 180); /* of 120 turns, and a trial of each pair */
     close_stage(&s);
 }
 
