@@ -196,8 +196,13 @@ run(const zi_run_options *o, zi_train_view *view, char *const *argv)
         fprintf(stderr, "zico train: stopped after step %llu, saved %s\n",
                 (unsigned long long)res.done, res.saved);
         print_resume(argv, res.saved);
+    } else if (res.done >= res.first) {
+        fprintf(stderr,
+                "zico train: stopped while it waited for memory inside step %llu; "
+                "nothing is saved\n",
+                (unsigned long long)res.done + 1);
     } else {
-        fputs("zico train: stopped before the first step\n", stderr);
+        fputs("zico train: stopped before the first step was over\n", stderr);
     }
     return EXIT_INTERRUPTED;
 }

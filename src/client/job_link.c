@@ -21,6 +21,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#define LOOK_NS  100000000u   /* between two looks whether we shall stop */
 #define HELLO_NS 10000000000u /* how long a broker may take to say WELCOME */
 
 zi_msg *
@@ -373,6 +374,20 @@ late(const zi_pending *p, uint64_t deadline_ns)
                : deadline_ns + ZI_SESSION_LATE_NS;
 }
 
+static bool
+is_stopped(const zi_session *s)
+{
+    return s->opt.stop && atomic_load(s->opt.stop);
+}
+
+/* When to look up at the latest: a signal may have come to another thread than this. */
+static uint64_t
+next_look(zi_session *s, uint64_t until_ns)
+{
+    uint64_t look = s->os->now_ns(s->os) + LOOK_NS;
+    return s->opt.stop && look < until_ns ? look : until_ns;
+}
+
 /* While the broker is gone: a successor is given some time to appear. */
 static void
 await_successor(zi_session *s, zi_pending *p)
@@ -380,7 +395,8 @@ await_successor(zi_session *s, zi_pending *p)
     uint64_t grace = s->gone_since_ns + ZI_SESSION_GRACE_NS;
     uint64_t until = grace < p->ask.deadline_ns ? grace : p->ask.deadline_ns;
 
-    if (zi_wait_until(s, until)) return;
+    if (zi_wait_until(s, next_look(s, until))) return;
+    if (s->os->now_ns(s->os) < until) return;
     if (s->state == ZI_LINK_GONE && !p->answered)
         give_up(s, p, s->os->now_ns(s->os) >= grace ? ZICO_E_GONE : ZICO_E_TIMEOUT);
 }
@@ -406,14 +422,17 @@ zi_link_await(zi_session *s, zi_pending *p)
     s->n_waiting++;
     if (!p->answered) zi_link_arm(s, false);
     while (!p->answered && !is_called_away(s, p)) {
-        if (s->state == ZI_LINK_REFUSED) {
+        if (is_stopped(s)) {
+            give_up(s, p, ZICO_E_CANCELLED);
+        } else if (s->state == ZI_LINK_REFUSED) {
             give_up(s, p, ZICO_E_DENIED);
         } else if (s->state == ZI_LINK_GONE) {
             await_successor(s, p);
-        } else if (s->reading) {
-            if (!zi_wait_until(s, until) && !p->answered) give_up(s, p, ZICO_E_TIMEOUT);
         } else {
-            read_one(s, until, 0);
+            if (s->reading)
+                (void)zi_wait_until(s, next_look(s, until));
+            else
+                read_one(s, next_look(s, until), 0);
             if (!p->answered && s->os->now_ns(s->os) >= until)
                 give_up(s, p, ZICO_E_TIMEOUT);
         }

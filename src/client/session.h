@@ -24,6 +24,7 @@
 #ifndef ZI_CLIENT_SESSION_H
 #define ZI_CLIENT_SESSION_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -58,6 +59,8 @@ typedef struct zi_session_options {
     uint64_t local_region_bytes; /* 0: chosen from local_bytes              */
     bool     guard;              /* regions not leased are PROT_NONE (slow)        */
     bool hold_step; /* give step memory back only at the end of the step; for measuring */
+    const atomic_int
+                  *stop; /* not 0: whoever waits gets E_CANCELLED; NULL: nobody says so */
     zi_on_suspend *on_suspend; /* NULL: cannot be suspended */
     zi_on_resume  *on_resume;
     void          *user;

@@ -296,6 +296,12 @@ exec_issue(zi_exec *e, exec_run *r)
     return ops->fence_record(r->done, e->compute);
 }
 
+bool
+zi_exec_has_failed(const zi_exec *e)
+{
+    return atomic_load(&e->failed) != 0;
+}
+
 zico_status
 zi_exec_step(zi_exec *e, const zi_exec_feed *feeds, size_t n_feeds, float lr,
              uint64_t step)

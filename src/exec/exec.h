@@ -94,6 +94,7 @@ typedef struct zi_exec_step_result {
 ZICO_NODISCARD zico_status zi_exec_result(zi_exec *e, bool wait,
                                           zi_exec_step_result *ret_result);
 ZICO_NODISCARD zico_status zi_exec_drain(zi_exec *e); /* all queued steps are over */
+bool     zi_exec_has_failed(const zi_exec *e);        /* a step broke off in its middle */
 uint64_t zi_exec_n_done(const zi_exec *e);            /* steps finished since _new */
 
 /* From the next step on another plan (NULL: keep), within another budget (0: none); between

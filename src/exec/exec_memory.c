@@ -180,8 +180,8 @@ lease_slot(zi_exec *e, uint32_t s)
 }
 
 /* Whole pages each, so that they can go to a file and back past the page cache. */
-static uint64_t
-paged(uint64_t bytes)
+uint64_t
+exec_paged(uint64_t bytes)
 {
     return (bytes + ZI_TIER_ALIGN - 1) / ZI_TIER_ALIGN * ZI_TIER_ALIGN;
 }
@@ -208,7 +208,7 @@ bind_fixed(zi_exec *e)
         if (!e->prog.plan->slots[s].fixed) continue;
         for (uint32_t r = 0; r < e->n_runs; r++)
             e->prog.lane[r].base[s] = (char *)e->fixed->base + at;
-        at += paged(e->prog.plan->slots[s].size_bytes);
+        at += exec_paged(e->prog.plan->slots[s].size_bytes);
     }
     bind_feeds(e);
 }
@@ -219,7 +219,8 @@ exec_fixed_open(zi_exec *e)
     uint64_t sum = 0;
 
     for (uint32_t s = 0; s < e->prog.plan->n_slots; s++)
-        if (e->prog.plan->slots[s].fixed) sum += paged(e->prog.plan->slots[s].size_bytes);
+        if (e->prog.plan->slots[s].fixed)
+            sum += exec_paged(e->prog.plan->slots[s].size_bytes);
     e->fixed_bytes = sum;
     if (sum == 0) return ZICO_OK;
     ZI_TRY(

@@ -8,6 +8,7 @@
  */
 #include "exec/exec_private.h"
 
+#include <stdlib.h>
 #include "base/try.h"
 
 zico_status
@@ -21,6 +22,38 @@ zi_exec_suspend(zi_exec *e, zi_tier *tier, uint64_t *ret_out_bytes)
     e->away = tier;
     *ret_out_bytes = e->fixed_bytes;
     return ZICO_OK;
+}
+
+/* Where in the file the tensor begins. */
+static uint64_t
+place_in_file(const zi_exec *e, exec_ref ref)
+{
+    uint64_t at = ref.offset;
+    for (uint32_t s = 0; s < ref.slot; s++)
+        if (e->prog.plan->slots[s].fixed)
+            at += exec_paged(e->prog.plan->slots[s].size_bytes);
+    return at;
+}
+
+/* A job that is to end while it is out is read from the file, one tensor at a time. */
+zico_status
+exec_get_away(zi_exec *e, zi_tensor_id t, void *ret_plain)
+{
+    const exec_ref ref = e->prog.last_ref[t];
+
+    if (ref.slot >= e->prog.plan->n_slots || !e->prog.plan->slots[ref.slot].fixed)
+        return ZICO_E_STATE;
+    uint64_t begin = place_in_file(e, ref), from = begin / ZI_TIER_ALIGN * ZI_TIER_ALIGN;
+    uint64_t rest = e->prog.plan->slots[ref.slot].size_bytes - ref.offset;
+    uint64_t need = e->bound->view[t].layout.bytes;
+    uint64_t n = exec_paged(begin - from + (need < rest ? need : rest));
+    char    *buf = aligned_alloc(ZI_TIER_ALIGN, n);
+
+    if (!buf) return ZICO_E_NOMEM;
+    zico_status st = zi_tier_read(e->away, from, buf, n);
+    if (st >= 0) st = zi_bound_unpack(e->bound, t, buf + (begin - from), ret_plain);
+    free(buf);
+    return st;
 }
 
 zico_status

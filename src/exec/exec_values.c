@@ -37,6 +37,8 @@ zi_exec_get(zi_exec *e, zi_tensor_id t, void *ret_data, size_t n_bytes)
     if (n_bytes != e->g->tensors[t].bytes) return ZICO_E_SHAPE;
     ZI_TRY(zi_exec_drain(e));
     const char *at = resting_place(e, t);
+    if (!at && e->away && is_kept(e->g->tensors[t].role))
+        return exec_get_away(e, t, ret_data);
     return at ? zi_bound_unpack(e->bound, t, at, ret_data) : ZICO_E_STATE;
 }
 

@@ -195,10 +195,10 @@ bool zi_desk_is_stuck(const zi_desk *d, zi_job_id job);
 /* Would it fit if all present steps ended?  (Else only somebody's leaving helps.) */
 bool zi_desk_fits_drained(const zi_desk *d, const zi_request *req);
 /* Grants what may be granted, oldest first; true: something was. */
-bool          zi_desk_serve(zi_desk *d);
-bool          zi_desk_grant_one(zi_desk *d, uint64_t id, uint32_t n_regions);
+bool zi_desk_serve(zi_desk *d);
+bool zi_desk_grant_one(zi_desk *d, uint64_t id, uint32_t n_regions);
 /* May so many bytes more stay with the job for good, if all present steps ended? */
-bool zi_desk_leaves_room(const zi_desk *d, zi_job_id job, uint64_t size_bytes);
+bool          zi_desk_leaves_room(const zi_desk *d, zi_job_id job, uint64_t size_bytes);
 zi_desk_wait *zi_desk_wait_of(zi_desk *d, const zi_request *req);
 
 /* -- desk_steps.c ------------------------------------------------------------------------ */

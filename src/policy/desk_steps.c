@@ -406,7 +406,7 @@ zi_desk_suspended(zi_desk *d, zi_job_id job, zico_status outcome, uint64_t now_n
 
     d->now_ns = now_ns;
     if (!j->leaving && !(j->adopted && !j->in_step && !j->asked)) return ZICO_E_STATE;
-    if (!j->leaving)
+    if (!j->leaving && !j->paused)
         j->by_ladder = true; /* nobody remembers why: let back when there is room */
     j->leaving = false;
     j->suspended = outcome == ZICO_OK;

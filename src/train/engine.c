@@ -17,16 +17,17 @@
 #define OPTIMIZER_PREFIX "optimizer."
 
 struct zi_engine {
-    const zi_os *os;
-    zi_graph    *graph;
-    zi_io        io;
-    zi_session  *session; /* NULL: private memory */
-    zi_pilot    *pilot;
-    zi_exec     *exec;
-    zi_tier     *away;       /* NULL: not suspended */
-    char        *away_spec;  /* where a suspended job goes */
-    bool         joined;     /* the session is a broker's */
-    uint64_t     peak_bytes; /* private memory: highest so far */
+    const zi_os      *os;
+    zi_graph         *graph;
+    zi_io             io;
+    zi_session       *session; /* NULL: private memory */
+    zi_pilot         *pilot;
+    zi_exec          *exec;
+    zi_tier          *away;       /* NULL: not suspended */
+    char             *away_spec;  /* where a suspended job goes */
+    bool              joined;     /* the session is a broker's */
+    uint64_t          peak_bytes; /* private memory: highest so far */
+    const atomic_int *stop;
 };
 
 /* ---- making ------------------------------------------------------------------------------ */
@@ -127,6 +128,7 @@ on_resume(void *user)
     zico_status st = zi_exec_resume(e->exec);
 
     for (int i = 1; i < RESUME_TRIES && (st == ZICO_E_NOMEM || st == ZICO_E_BUSY); i++) {
+        if (e->stop && atomic_load(e->stop)) return ZICO_E_CANCELLED;
         e->os->sleep_until(e->os, e->os->now_ns(e->os) + RESUME_PAUSE_NS);
         st = zi_exec_resume(e->exec);
     }
@@ -150,6 +152,7 @@ open_session(zi_engine *e, const zi_engine_options *opt, zi_train_diag *diag)
                              .steps_total = opt->steps_total,
                              .latency_ns = opt->latency_ns,
                              .cores = opt->n_threads,
+                             .stop = opt->stop,
                              .on_suspend = on_suspend,
                              .on_resume = on_resume,
                              .user = e};
@@ -220,6 +223,7 @@ zi_engine_new(zi_graph *forward, const zi_engine_options *wish, zi_train_diag *d
         return ZICO_E_NOMEM;
     }
     e->os = opt->os ? opt->os : zi_os_real();
+    e->stop = opt->stop;
     e->graph = forward;
     zico_status st = complete_graph(e->graph, opt, diag);
     if (st >= 0) st = zi_io_find(e->graph, diag, &e->io);

@@ -45,6 +45,8 @@ typedef struct zi_engine_options {
     bool            no_init; /* parameters will be loaded */
     bool            watch;   /* find the first tensor that goes bad; slow */
     bool            grads;   /* keep gradients as outputs (optim must be NULL) */
+    const atomic_int
+        *stop; /* not 0: end every wait for memory with E_CANCELLED; or NULL */
 } zi_engine_options;
 
 /* `forward` is the engine's from here on, also on failure.  ZICO_E_NOPLAN, ZICO_E_BUDGET: the

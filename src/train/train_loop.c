@@ -71,6 +71,12 @@ save_after(const zi_loop_options *o, uint64_t step, zi_train_diag *diag, zi_loop
     return o->on_save(o->user, step, diag);
 }
 
+static bool
+is_stopped(const zi_loop_options *o)
+{
+    return o->stop && atomic_load(o->stop);
+}
+
 zico_status
 zi_loop_run(const zi_loop_options *o, zi_train_diag *diag, zi_loop_end *ret_end)
 {
@@ -79,11 +85,17 @@ zi_loop_run(const zi_loop_options *o, zi_train_diag *diag, zi_loop_end *ret_end)
     zi_assert(o->first >= 1);
     *ret_end = (zi_loop_end){.done = o->first - 1, .bad = ZI_ID_NONE};
     for (uint64_t step = o->first; st >= 0 && step <= o->last; step++) {
-        if (o->stop && atomic_load(o->stop)) {
+        if (is_stopped(o)) {
             ret_end->stopped = true;
             break;
         }
         st = queue_step(o, step, diag, ret_end);
+        if (st == ZICO_E_CANCELLED && is_stopped(o) && ret_end->done + 1 == step &&
+            !zi_exec_has_failed(zi_engine_exec(o->engine))) {
+            ret_end->stopped = true; /* it waited for its turn: this step never began */
+            st = ZICO_OK;
+            break;
+        }
         if (st >= 0) st = save_after(o, step, diag, ret_end);
     }
     if (st >= 0) st = take_results(o, true, diag, ret_end);

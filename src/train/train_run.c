@@ -185,7 +185,8 @@ build_engine(run *r, bool watch, zi_engine **ret_engine)
                                   .n_threads = r->o.n_threads,
                                   .seed = r->o.seed,
                                   .no_init = r->resumed,
-                                  .watch = watch};
+                                  .watch = watch,
+                                  .stop = r->o.stop};
     st = zi_engine_new(g, &eo, r->diag, ret_engine);
     if (st >= 0 && r->resumed) {
         st = zi_engine_load(*ret_engine, &r->from, true, r->diag);
@@ -373,7 +374,8 @@ judge_on(run *r, zi_source *held)
                                   .job_name = name,
                                   .n_threads = r->o.n_threads,
                                   .seed = r->o.seed,
-                                  .no_init = true};
+                                  .no_init = true,
+                                  .stop = r->o.stop};
     if (st >= 0) st = zi_engine_new(g, &eo, r->diag, &forward);
     if (st >= 0) st = zi_engine_put(forward, snap, r->diag);
     const zi_loader_options lo = {.source = held,
@@ -530,6 +532,12 @@ finish(run *r)
     return st;
 }
 
+static bool
+is_stopped(const run *r)
+{
+    return r->o.stop && atomic_load(r->o.stop);
+}
+
 zico_status
 zi_run_train(const zi_run_options *opt, zi_train_diag *diag, zi_run_result *ret_result)
 {
@@ -545,6 +553,10 @@ zi_run_train(const zi_run_options *opt, zi_train_diag *diag, zi_run_result *ret_
             st = explain_nan(&r);
         else if (st >= 0)
             st = finish(&r);
+    }
+    if (st == ZICO_E_CANCELLED && is_stopped(&r)) { /* while it waited for memory */
+        r.res->stopped = true;
+        st = ZICO_OK;
     }
     zi_loader_free(r.loader);
     zi_engine_free(r.engine);
