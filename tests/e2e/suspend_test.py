@@ -5,6 +5,7 @@ timeout: 240
 """
 import json
 import os
+import random
 import resource
 import signal
 import subprocess
@@ -17,7 +18,8 @@ ZICO = os.path.join(os.environ["ZI_BUILD_DIR"], "zico")
 ENV = {k: v for k, v in os.environ.items() if k != "ZICO_SOCKET"}
 TRAIN = [ZICO, "train", "resnet20:size=16", "--batch", "16", "--threads", "1", "--eval", "0",
          "--steps", "300", "--json"]
-SUSPENDED = 5  # zi_job_state
+PAUSED, LEAVING, SUSPENDED = 3, 4, 5  # zi_job_state
+STOPPED = 130  # exit code of a run that was told to stop
 
 
 class Suspended(unittest.TestCase):
@@ -52,8 +54,9 @@ class Suspended(unittest.TestCase):
             time.sleep(0.02)
         self.fail(why)
 
-    def start(self, save, env, *more, **how):
-        job = subprocess.Popen([*TRAIN, "--save", self.path(save), *more], env=env, text=True,
+    def start(self, save, env, *more, net=None, **how):
+        train = [*TRAIN[:2], net or TRAIN[2], *TRAIN[3:]]
+        job = subprocess.Popen([*train, "--save", self.path(save), *more], env=env, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, **how)
         self.jobs.append(job)
         return job
@@ -141,16 +144,100 @@ class Suspended(unittest.TestCase):
         self.assertEqual([], os.listdir(self.path("spill")))
         self.end(self.shared("next"))
 
+    def killed_while(self, job, name):
+        """Stop the job as soon as its spill file is there, so that it is half out; then kill it."""
+        subprocess.Popen([ZICO, "suspend", name, "--socket", self.path("s")], env=ENV,
+                         stdout=subprocess.DEVNULL).wait(timeout=30)
+        fds = "/proc/%d/fd" % job.pid
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
+            try:
+                found = any("zico-spill" in os.readlink(os.path.join(fds, n)) for n in os.listdir(fds))
+            except OSError:
+                continue
+            if found:
+                os.kill(job.pid, signal.SIGSTOP)
+                break
+        state = self.job(job.pid)["state"]
+        os.kill(job.pid, signal.SIGKILL)
+        job.wait()
+        return state
+
+    def test_killed_while_moving_out(self):
+        for _ in range(5):  # until it was caught half way
+            job = self.shared("killed", "--batch", "4", net="resnet18:classes=10,size=32")
+            state = self.killed_while(job, self.going(job)["name"])
+            self.until(lambda: not self.status()["jobs"], "the dead job is still listed")
+            self.assertEqual(0, self.status()["leased_bytes"])
+            self.assertEqual([], os.listdir(self.path("spill")))
+            if state == LEAVING:
+                break
+        self.assertEqual(LEAVING, state)
+        self.end(self.shared("next"))
+
     def test_broker_dies_while_a_job_is_out(self):
         self.end(self.start("alone", ENV))
         job = self.shared("moved")
         name = self.going(job)["name"]
         self.say("suspend", name)
         self.in_state(job, SUSPENDED)
-        os.kill(self.status()["broker_pid"], signal.SIGKILL)
-        self.in_state(job, SUSPENDED)  # the successor knows that a person wants it so
+        old = self.status()["broker_pid"]
+        os.kill(old, signal.SIGKILL)
+        self.until(lambda: self.status().get("broker_pid", old) != old, "no successor")
+        self.in_state(job, SUSPENDED)  # a person wanted it so: the successor knows
+        time.sleep(0.5)
+        self.in_state(job, SUSPENDED)
         self.say("resume", name)
         self.end(job)
+        self.same("alone", "moved")
+
+    def stopped(self, job, sig):
+        job.send_signal(sig)
+        out, err = job.communicate(timeout=60)
+        self.assertEqual(STOPPED, job.returncode, err)
+        return err
+
+    def test_stopped_while_out(self):
+        self.end(self.start("alone", ENV))
+        job = self.shared("moved")
+        self.say("suspend", self.going(job)["name"])
+        self.in_state(job, SUSPENDED)
+        self.assertIn("saved", self.stopped(job, signal.SIGTERM))
+        self.end(self.start("moved", ENV, "--resume", self.path("moved")))
+        self.same("alone", "moved")
+
+    def test_stopped_while_it_waits(self):
+        """For its turn, and for memory before its first step: it ends, and leaves nothing."""
+        first = self.shared("first", "--batch", "4", net="resnet18:classes=10,size=32")
+        self.say("pause", self.going(first)["name"])
+        self.in_state(first, PAUSED)
+        second = self.shared("second", "--batch", "4", net="resnet18:classes=10,size=32")
+        self.until(lambda: self.job(second.pid) and self.job(second.pid)["asked_bytes"] > 0,
+                   "the second does not wait")
+        self.stopped(second, signal.SIGTERM)
+        self.assertIn("saved", self.stopped(first, signal.SIGINT))
+        self.until(lambda: not self.status()["jobs"], "a dead job is still listed")
+        self.assertEqual(0, self.status()["leased_bytes"])
+
+    def test_random_suspends(self):
+        """Out and in at random moments, a dozen times (1,000 in the soak): no bit changes."""
+        soak = bool(os.environ.get("ZI_SOAK"))
+        r = random.Random(int(os.environ.get("ZI_SEED", "7")))
+        job = self.shared("moved", "--steps", "1000000")
+        name = self.going(job)["name"]
+        for _ in range(1000 if soak else 12):
+            time.sleep(r.random() * 0.05)
+            self.say("suspend", name)
+            if r.random() < 0.7:
+                self.in_state(job, SUSPENDED)
+            self.say("resume", name)  # else it is called back while it moves out
+            if r.random() < 0.5:
+                self.going(job, self.job(job.pid)["step_no"] + 1)
+        self.assertIn("saved", self.stopped(job, signal.SIGTERM))
+        with open(self.path("moved"), "rb") as f:
+            head = f.read(8 + int.from_bytes(f.read(8), "little"))
+        steps = json.loads(head[:head.rindex(b"}") + 1])["__metadata__"]["step"]
+        self.end(self.start("alone", ENV, "--steps", steps))
         self.same("alone", "moved")
 
     def test_disk_full(self):
