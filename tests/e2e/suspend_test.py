@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Suspended by hand: memory gone, bits kept, whoever dies meanwhile.
 
-timeout: 240
+timeout: 280
 """
 import json
 import os
