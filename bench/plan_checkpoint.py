@@ -1,105 +1,223 @@
 #!/usr/bin/python3
-"""torch.utils.checkpoint (sequential segments) beside our plans, on the same networks.
+"""PyTorch beside our plans: plainly, and with torch.utils.checkpoint (sequential segments).
 
-    plan_checkpoint.py [NET...]
+    plan_checkpoint.py [--to FILE] [--segments 0,2,4,8] [--steps 3] [NET...]
 
-PyTorch runs the network plainly and cut into 2, 4, ... segments; each in a process of its own,
-whose peak is the growth of its resident memory over the model's parameters, gradients and
-momentum plus those three.  For every point of PyTorch's, ours is the best plan within the same
-peak (`zico plan --measure`).  Medians of five steps; the two take turns.
+The networks, batches and optimizer of bench/plan_nets.h.  Each point in a process of its own: its
+time is the median of the steps, its peak what an allocation recorder (bench/recorder) counts
+during a step above what an idle Python with torch holds.  Chains are cut by checkpoint_sequential
+into so many segments of modules; the LSTMs into so many stretches of time, with the state
+handed on; the U-Net, which is no chain, has each of its double convolutions checkpointed (9).
+Plainly is tried in both memory formats; the faster one serves the cut runs, too.  Rows are
+appended to FILE; bench/plan_report sets them beside ours.
 """
-import json, os, resource, statistics, subprocess, sys, time
+import argparse, ctypes, json, math, os, statistics, subprocess, sys, tempfile, time
 
-NETS = {"resnet50": ("resnet50:size=96", 32, 96), "vgg16": ("vgg16:size=64", 64, 64),
-        "densenet121": ("densenet121:size=96", 16, 96)}
-SEGMENTS = (0, 2, 4, 8)
-STEPS = 5
+# name: (batch, size of the image or of the text)
+NETS = {"resnet50": (96, 96), "vgg16": (128, 64), "densenet121": (32, 96), "unet": (48, 96),
+        "lstm_lm": (128, 35), "gpt": (32, 128)}
+HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def sequential(name):
-    """The network as a list of modules, so that checkpoint_sequential can cut it."""
+def build(name):
+    """(run(segments) -> (logits, answers), module)"""
+    import torch
     import torch.nn as nn
+    import torch.nn.functional as F
     import torchvision
+    from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
+    batch, size = NETS[name]
+
+    def images():
+        x = torch.rand(batch, 3, size, size, requires_grad=True)
+        if os.environ["ZI_FORMAT"] == "channels_last":
+            x = x.detach().contiguous(memory_format=torch.channels_last).requires_grad_(True)
+        return x
+
+    def chain(parts, x, y):
+        m = nn.Sequential(*parts)
+        for q in m.modules():  # a segment's input must survive it
+            if hasattr(q, "inplace"):
+                q.inplace = False
+        return (lambda k: (checkpoint_sequential(m, k, x) if k else m(x), y)), m
+
+    def unet():
+        w = 32
+
+        def dc(i, o):
+            return nn.Sequential(nn.Conv2d(i, o, 3, padding=1, bias=False), nn.BatchNorm2d(o),
+                                 nn.ReLU(), nn.Conv2d(o, o, 3, padding=1, bias=False),
+                                 nn.BatchNorm2d(o), nn.ReLU())
+        m = nn.ModuleDict({
+            "inc": dc(3, w), "down": nn.ModuleList(dc(w << i, w << (i + 1)) for i in range(4)),
+            "up": nn.ModuleList(nn.ConvTranspose2d(w << (i + 1), w << i, 2, 2)
+                                for i in (3, 2, 1, 0)),
+            "conv": nn.ModuleList(dc(w << (i + 1), w << i) for i in (3, 2, 1, 0)),
+            "outc": nn.Conv2d(w, 2, 1)})
+        x0, y = images(), torch.randint(2, (batch, size, size))
+
+        def run(k):
+            call = checkpoint if k else (lambda f, a: f(a))
+            xs = [call(m["inc"], x0)]
+            for d in m["down"]:
+                xs.append(call(d, F.max_pool2d(xs[-1], 2)))
+            x = xs.pop()
+            for u, c in zip(m["up"], m["conv"]):
+                x = call(c, torch.cat([xs.pop(), u(x)], 1))
+            return m["outc"](x), y
+        return run, m
+
+    def lstm():
+        vocab, width = 256, 256
+        m = nn.ModuleDict({"enc": nn.Embedding(vocab, width), "drop": nn.Dropout(0.2),
+                           "rnn": nn.LSTM(width, width, 6, dropout=0.2),
+                           "dec": nn.Linear(width, vocab)})
+        x, y = (torch.randint(vocab, (size, batch)) for _ in range(2))
+
+        def stretch(part, h, c):
+            out, (h, c) = m["rnn"](m["drop"](m["enc"](part)), (h, c))
+            return m["dec"](m["drop"](out)), h, c
+
+        def run(k):
+            h, c = (torch.zeros(6, batch, width, requires_grad=True) for _ in range(2))
+            outs = []
+            for part in x.chunk(k or 1):
+                out, h, c = checkpoint(stretch, part, h, c) if k else stretch(part, h, c)
+                outs.append(out)
+            return torch.cat(outs).permute(1, 2, 0), y.t()
+        return run, m
+
+    class Block(nn.Module):
+        def __init__(self, w, h, seq):
+            super().__init__()
+            self.h = h
+            self.ln1, self.ln2 = nn.LayerNorm(w), nn.LayerNorm(w)
+            self.attn, self.proj = nn.Linear(w, 3 * w), nn.Linear(w, w)
+            self.fc, self.fc2 = nn.Linear(w, 4 * w), nn.Linear(4 * w, w)
+            self.register_buffer("mask", torch.tril(torch.ones(seq, seq)).view(1, 1, seq, seq))
+
+        def forward(self, x):
+            B, T, C = x.shape
+            q, k, v = (t.view(B, T, self.h, C // self.h).transpose(1, 2)
+                       for t in self.attn(self.ln1(x)).split(C, dim=2))
+            s = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(C // self.h))
+            s = F.softmax(s.masked_fill(self.mask[:, :, :T, :T] == 0, float("-inf")), dim=-1)
+            x = x + self.proj((s @ v).transpose(1, 2).contiguous().view(B, T, C))
+            return x + self.fc2(F.gelu(self.fc(self.ln2(x)), approximate="tanh"))
+
+    def gpt():
+        vocab, w = 1000, 256
+        m = nn.ModuleDict({"wte": nn.Embedding(vocab, w),
+                           "h": nn.Sequential(*(Block(w, 4, size) for _ in range(6))),
+                           "ln": nn.LayerNorm(w)})
+        m.wpe = nn.Parameter(torch.randn(size, w) * 0.02)
+        x, y = (torch.randint(vocab, (batch, size)) for _ in range(2))
+
+        def run(k):
+            z = m["wte"](x) + m.wpe
+            z = checkpoint_sequential(m["h"], k, z) if k else m["h"](z)
+            return (m["ln"](z) @ m["wte"].weight.t()).transpose(1, 2), y
+        return run, m
+
+    if name == "unet":
+        return unet()
+    if name == "lstm_lm":
+        return lstm()
+    if name == "gpt":
+        return gpt()
+    if name == "vgg16":
+        m = torchvision.models.vgg16(num_classes=100)
+        side = size // 32
+        parts = list(m.features) + [nn.Flatten(), nn.Linear(512 * side * side, 128), nn.ReLU(),
+                                    nn.Dropout(), nn.Linear(128, 128), nn.ReLU(), nn.Dropout(),
+                                    nn.Linear(128, 100)]
+        return chain(parts, images(), torch.randint(100, (batch,)))
     m = getattr(torchvision.models, name)()
     if name == "resnet50":
         parts = [m.conv1, m.bn1, m.relu, m.maxpool]
         for layer in (m.layer1, m.layer2, m.layer3, m.layer4):
             parts += list(layer)
         parts += [m.avgpool, nn.Flatten(), m.fc]
-    elif name == "vgg16":
-        parts = list(m.features) + [m.avgpool, nn.Flatten()] + list(m.classifier)
     else:
-        parts = []
-        for part in m.features:
-            parts.append(part)
-        parts += [nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), m.classifier]
-    for p in parts:
-        for q in p.modules():
-            if hasattr(q, "inplace"):
-                q.inplace = False
-    return nn.Sequential(*parts)
+        parts = list(m.features) + [nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), m.classifier]
+    return chain(parts, images(), torch.randint(1000, (batch,)))
 
 
-def worker(name, segments):
+def worker(name, segments, steps):
     import torch
-    from torch.utils.checkpoint import checkpoint_sequential
 
-    spec, batch, size = NETS[name]
     torch.manual_seed(0)
-    model = sequential(name).train()
+    run, model = build(name)
+    if os.environ["ZI_FORMAT"] == "channels_last":
+        model = model.to(memory_format=torch.channels_last)
+    model.train()
     opt = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
-    x = torch.rand(batch, 3, size, size, requires_grad=True)
-    y = torch.zeros(batch, dtype=torch.long)
-    fixed = sum(p.numel() * 4 for p in model.parameters())
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    rec = ctypes.CDLL(os.environ["LD_PRELOAD"])
+    rec.recorder_peak.restype = ctypes.c_long
     times = []
-    for i in range(STEPS + 2):
+    for i in range(steps + 1):
+        if i == 1:
+            rec.recorder_reset()
         t0 = time.perf_counter()
         opt.zero_grad(set_to_none=True)
-        out = checkpoint_sequential(model, segments, x) if segments else model(x)
+        out, y = run(segments)
         torch.nn.functional.cross_entropy(out, y).backward()
+        del out
         opt.step()
         times.append(time.perf_counter() - t0)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before + fixed
-    print(json.dumps({"peak": peak, "time": statistics.median(times[2:])}))
+    print(json.dumps({"peak": rec.recorder_peak() - int(os.environ["ZI_BASE"]),
+                      "time": statistics.median(times[1:])}))
 
 
-def torch_point(name, segments):
-    env = dict(os.environ, MALLOC_MMAP_THRESHOLD_="1048576", MALLOC_TRIM_THRESHOLD_="1048576")
-    out = subprocess.run([sys.executable, __file__, "--worker", name, str(segments)], env=env,
+def point(name, segments, opt, env, form):
+    out = subprocess.run([sys.executable, __file__, "--worker", name, "--segments", str(segments),
+                          "--steps", str(opt.steps)], env=dict(env, ZI_FORMAT=form),
                          stdout=subprocess.PIPE, check=True)
-    return json.loads(out.stdout.splitlines()[-1])
+    r = json.loads(out.stdout.splitlines()[-1])
+    what = "plain" if not segments else f"{segments} segments"
+    print(f"{name:12} PyTorch {what:11} {form:13} {r['peak'] / 2**20:8.1f} MiB "
+          f"{r['time']:7.3f} s", flush=True)
+    return r
 
 
-def our_point(name, budget):
-    spec, batch, _ = NETS[name]
-    zico = os.path.join(os.environ.get("ZI_BUILD_DIR", "build/release"), "zico")
-    out = subprocess.run([zico, "plan", spec, "--batch", str(batch), "--budget", str(int(budget)),
-                          "--planner", "auto", "--measure", "--steps", str(STEPS), "--json"],
-                         stdout=subprocess.PIPE)
-    row = json.loads(out.stdout)[0]
-    if row["measured_ns"] is None:
-        return None, row["peak_bytes"]
-    return row["measured_ns"] / 1e9, row["peak_bytes"]
+def study(name, opt, env):
+    forms = ["nchw"] if name in ("lstm_lm", "gpt") else ["nchw", "channels_last"]
+    plain = {f: point(name, 0, opt, env, f) for f in forms}
+    form = min(forms, key=lambda f: plain[f]["time"])
+    rows = [(0, plain[form])]
+    for k in [9] if name == "unet" else [int(s) for s in opt.segments.split(",")]:
+        rows.append((k, point(name, k, opt, env, form)))
+    if opt.to:
+        with open(opt.to, "a") as f:
+            for k, r in rows:
+                f.write(f"torch {name} {k} {r['peak']} {int(r['time'] * 1e9)}\n")
 
 
-def main(names):
-    for name in names or NETS:
-        if name not in NETS:
-            continue
-        for segments in SEGMENTS:
-            t = torch_point(name, segments)
-            ours, peak = our_point(name, t["peak"])
-            what = "plain" if not segments else f"{segments} segments"
-            print(f"{name:12} PyTorch {what:11} {t['peak'] / 2**20:8.1f} MiB {t['time']:7.3f} s"
-                  f"   zico {peak / 2**20:8.1f} MiB "
-                  + (f"{ours:7.3f} s   {t['time'] / ours:.2f}x as fast" if ours else "needs more"),
-                  flush=True)
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--to")
+    p.add_argument("--segments", default="2,4,8")
+    p.add_argument("--steps", type=int, default=3)
+    p.add_argument("--worker")
+    p.add_argument("nets", nargs="*")
+    opt = p.parse_args()
+    if opt.worker:
+        return worker(opt.worker, int(opt.segments), opt.steps)
+    with tempfile.TemporaryDirectory() as tmp:
+        lib = os.path.join(tmp, "librecorder.so")
+        subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", lib,
+                        os.path.join(HERE, "recorder", "recorder.c")], check=True)
+        env = dict(os.environ, LD_PRELOAD=lib)
+        out = subprocess.run(
+            [sys.executable, "-c",
+             "import torch, torchvision, ctypes, os; torch.rand(10)\n"
+             "r = ctypes.CDLL(os.environ['LD_PRELOAD']); r.recorder_live.restype = ctypes.c_long\n"
+             "print(r.recorder_live())"], env=env, stdout=subprocess.PIPE, check=True)
+        env["ZI_BASE"] = out.stdout.decode().strip()
+        for name in opt.nets or NETS:
+            study(name, opt, env)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 4 and sys.argv[1] == "--worker":
-        worker(sys.argv[2], int(sys.argv[3]))
-    else:
-        main(sys.argv[1:])
+    main()

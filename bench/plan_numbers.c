@@ -1,57 +1,31 @@
-/* plan_numbers.c -- what planners cost and save, executed: the figures of docs/benchmarks.md, "Plans".
+/* plan_numbers.c -- what planners cost and save, executed: docs/benchmarks.md, "Plans".
  *
- *     plan_numbers [NAME...]      only these networks
+ *     plan_numbers [--to FILE] [--shares 70,50,30] [--planners a,b,...] [--steps N] [NET...]
+ *     plan_numbers --costs DIR [NET...]      measure keep only, and remember what nodes take
+ *     plan_numbers --foresee DIR [NET...]    nothing is run: times as remembered
  *
- * Every plan is measured between two measurements of keep, so that whatever else the machine does
- * hits both; ratios are of the fastest steps, times medians.  Swaps go to a spill file under $TMPDIR or /var/tmp. */
-#include <math.h>
+ * Rows are appended to FILE, so that networks can be measured one at a time; bench/plan_report
+ * makes tables of it.  keep is measured first, after every third plan and last: a plan is compared with
+ * the two around it.  Swaps go to a spill file under $TMPDIR or /var/tmp. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan_nets.h"
 #include "cli/plan_study.h"
 
-#define N_STEPS 5
+#define PLANNERS_MAX 12
+#define SHARES_MAX   12
+#define KEEP_EVERY   3
 
-static const struct {
-    const char *name, *spec;
-    int64_t     batch;
-} nets[] = {
-    {"resnet50", "resnet50:size=96", 32},
-    {"vgg16", "vgg16:size=64", 64},
-    {"densenet121", "densenet121:size=96", 16},
-    {"unet", "unet:size=96,width=32", 8},
-    {"lstm_lm", "lstm_lm:vocab=1000", 32},
-    {"gpt", "gpt:vocab=2000,seq=128,width=256,layers=6,heads=4", 16},
-};
-
-static const char *const planners[] = {"cheap", "vdnn", "superneurons", "monger",
-                                       "capuchin"};
-#define N_PLANNERS (sizeof planners / sizeof planners[0])
-
-typedef struct mean {
-    double   log_sum;
-    unsigned n;
-} mean;
-
-typedef struct figures {
-    mean     best[3], error, cheap_time, cheap_peak;
-    double   worst_order; /* capuchin's time over the best of the others' */
-    unsigned n_measured;
-} figures;
-
-static void
-enter(mean *m, double x)
-{
-    m->log_sum += log(x);
-    m->n++;
-}
-
-static double
-value(const mean *m)
-{
-    return m->n ? exp(m->log_sum / m->n) : NAN;
-}
+typedef struct wishes {
+    const char *to, *costs, *foresee;
+    const char *planner[PLANNERS_MAX];
+    unsigned    n_planners, share[SHARES_MAX], n_shares, n_steps;
+    char       *names[N_BENCH_NETS];
+    int         n_names;
+    bool        all_cheap; /* also cheap without a budget */
+} wishes;
 
 static void
 must(zico_status st, const zi_train_diag *diag)
@@ -62,118 +36,201 @@ must(zico_status st, const zi_train_diag *diag)
     exit(1);
 }
 
-static uint64_t
-keep_now(zi_study *s)
-{
-    zi_study_row  row;
-    zi_train_diag diag = {0};
-    must(zi_study_ask(s, zi_planner_find("keep"), 0, &diag, &row, NULL), &diag);
-    return row.fastest_ns;
-}
+/* -- what nodes take, from one run to the next ------------------------------------------------ */
 
-/* Time of the plan over that of keep before and after; NAN: it does not fit. */
-static double
-measure(zi_study *s, const char *planner, uint64_t budget, zi_study_row *row,
-        uint64_t *keep_ns)
+static FILE *
+cost_file(const char *dir, const char *net, const char *mode)
 {
-    zi_train_diag diag = {0};
-    must(zi_study_ask(s, zi_planner_find(planner), budget, &diag, row, NULL), &diag);
-    if (!row->fits) return NAN;
-    uint64_t after = keep_now(s);
-    double   ratio =
-        (double)row->fastest_ns / (double)(*keep_ns < after ? *keep_ns : after);
-    *keep_ns = after;
-    return ratio;
+    char path[4200];
+    snprintf(path, sizeof path, "%s/%s.cost", dir, net);
+    FILE *f = fopen(path, mode);
+    if (f) return f;
+    fprintf(stderr, "plan_numbers: cannot open %s\n", path);
+    exit(1);
 }
 
 static void
-print_row(const char *net, const char *share, const zi_study_row *r, const zi_study *s,
-          double ratio)
+write_costs(const char *dir, const char *net, const zi_study *s)
 {
-    if (!r->fits) {
-        printf("%-12s %5s %-13s   needs %7.1f MiB\n", net, share, r->planner,
-               (double)r->least_bytes / 1048576);
-        return;
+    FILE *f = cost_file(dir, net, "w");
+    fprintf(f, "%u %.0f %.0f\n", s->cost->n_nodes, s->cost->out_bytes_per_s,
+            s->cost->in_bytes_per_s);
+    for (uint32_t i = 0; i < s->cost->n_nodes; i++)
+        fprintf(f, "%llu\n", (unsigned long long)s->cost->node_ns[i]);
+    fclose(f);
+}
+
+static void
+read_costs(const char *dir, const char *net, zi_study *s)
+{
+    FILE              *f = cost_file(dir, net, "r");
+    unsigned           n = 0;
+    unsigned long long ns;
+    bool               ok = fscanf(f, "%u %lf %lf", &n, &s->cost->out_bytes_per_s,
+                                   &s->cost->in_bytes_per_s) == 3 &&
+              n == s->cost->n_nodes;
+    for (uint32_t i = 0; ok && i < n; i++) {
+        ok = fscanf(f, "%llu", &ns) == 1;
+        s->cost->node_ns[i] = ns;
     }
-    printf("%-12s %5s %-13s %7.1f MiB (%3.0f %%)  foreseen %8.1f ms  measured %8.1f ms  "
-           "%.2fx  stalls %6.1f ms  again %4u  out %7.1f MiB  planned in %.0f ms\n",
-           net, share, r->planner, (double)r->peak_bytes / 1048576,
-           100.0 * (double)r->peak_bytes / (double)s->keep_bytes,
-           (double)r->forecast.step_ns / 1e6, (double)r->step_ns / 1e6, ratio,
-           (double)r->stall_ns / 1e6, r->verdict.n_redo,
-           (double)r->verdict.out_bytes / 1048576, (double)r->plan_ns / 1e6);
+    fclose(f);
+    if (ok) return;
+    fprintf(stderr, "plan_numbers: %s was measured on another graph\n", net);
+    exit(1);
+}
+
+/* -- one row ------------------------------------------------------------------------------------ */
+
+static void
+write_row(const wishes *w, const char *net, unsigned share, const zi_study *s,
+          const zi_study_row *r)
+{
+    FILE    *f = w->to ? fopen(w->to, "a") : NULL;
+    uint64_t ns = r->measured ? r->step_ns : r->forecast.step_ns;
+
+    printf("%-12s %3u%% %-13s ", net, share, r->planner);
+    if (r->fits)
+        printf("%7.1f MiB (kernel %7.1f)  foreseen %8.1f ms  %s %8.1f ms  %.3fx  stalls "
+               "%6.1f ms  again %4u"
+               "  out %6.1f MiB  planned in %.0f ms\n",
+               (double)r->peak_bytes / 1048576, (double)r->kernel_bytes / 1048576,
+               (double)r->forecast.step_ns / 1e6, r->measured ? "measured" : "       -",
+               (double)r->step_ns / 1e6, (double)ns / (double)s->keep_ns,
+               (double)r->stall_ns / 1e6, r->verdict.n_redo,
+               (double)r->verdict.out_bytes / 1048576, (double)r->plan_ns / 1e6);
+    else
+        printf("needs %.1f MiB of %.1f\n", (double)r->least_bytes / 1048576,
+               (double)r->budget_bytes / 1048576);
     fflush(stdout);
+    if (!w->to) return;
+    if (!f) {
+        fprintf(stderr, "plan_numbers: cannot write %s\n", w->to);
+        exit(1);
+    }
+    fprintf(f, "plan %s %u %s %d %llu %llu %llu %llu %llu %u %llu %llu %llu\n", net,
+            share, r->planner, r->fits,
+            (unsigned long long)(r->fits ? r->peak_bytes : r->least_bytes),
+            (unsigned long long)r->kernel_bytes, (unsigned long long)r->forecast.step_ns,
+            (unsigned long long)r->step_ns, (unsigned long long)r->stall_ns,
+            r->verdict.n_redo, (unsigned long long)r->verdict.out_bytes,
+            (unsigned long long)r->plan_ns, (unsigned long long)s->keep_bytes);
+    fclose(f);
 }
 
 static void
-study_net(const char *name, const char *spec, int64_t batch, const char *tier, figures *f)
+ask(const wishes *w, const char *net, zi_study *s, const char *planner, unsigned share)
 {
-    static const unsigned share[] = {70, 50, 30};
-    zi_study_options      opt = {.net = spec,
-                                 .batch = batch,
-                                 .tier = tier,
-                                 .n_steps = N_STEPS};
-    zi_train_diag         diag = {0};
-    zi_study              s;
-    zi_study_row          row;
+    zi_train_diag diag = {0};
+    zi_study_row  row;
+    uint64_t      budget = share == 100 ? 0 : s->keep_bytes * share / 100;
+    must(zi_study_ask(s, zi_planner_find(planner), budget, &diag, &row, NULL), &diag);
+    write_row(w, net, share, s, &row);
+}
+
+static void
+study_net(const wishes *w, const bench_net *net, const char *tier)
+{
+    zi_study_options opt = {.net = net->spec,
+                            .batch = net->batch,
+                            .tier = tier,
+                            .n_steps = w->foresee ? 0 : w->n_steps};
+    zi_train_diag    diag = {0};
+    zi_study         s;
+    unsigned         n = 0;
 
     must(zi_study_open(&opt, &diag, &s), &diag);
-    printf("%-12s %s batch %lld: keep %.1f MiB, %.1f ms; out %.2f GB/s, in %.2f GB/s\n",
-           name, spec, (long long)batch, (double)s.keep_bytes / 1048576,
-           (double)s.keep_ns / 1e6, s.cost->out_bytes_per_s / 1e9,
-           s.cost->in_bytes_per_s / 1e9);
-    uint64_t keep_ns = keep_now(&s);
-    double   ratio = measure(&s, "cheap", 0, &row, &keep_ns);
-    print_row(name, "all", &row, &s, ratio);
-    enter(&f->cheap_time, ratio);
-    enter(&f->cheap_peak, (double)row.peak_bytes / (double)s.keep_bytes);
-    for (size_t b = 0; b < 3; b++) {
-        double best = INFINITY, others = INFINITY, capuchin = NAN;
-        char   text[16];
-        snprintf(text, sizeof text, "%u %%", share[b]);
-        for (size_t i = 0; i < N_PLANNERS; i++) {
-            ratio =
-                measure(&s, planners[i], s.keep_bytes * share[b] / 100, &row, &keep_ns);
-            print_row(name, text, &row, &s, ratio);
-            if (!row.fits) continue;
-            if (ratio < best) best = ratio;
-            if (!strcmp(planners[i], "capuchin"))
-                capuchin = ratio;
-            else if (ratio < others)
-                others = ratio;
-            enter(&f->error, (double)row.step_ns / (double)row.forecast.step_ns);
-        }
-        if (isfinite(best)) enter(&f->best[b], best);
-        if (isfinite(others) && capuchin / others > f->worst_order)
-            f->worst_order = capuchin / others;
+    if (w->foresee) {
+        zi_study_row row;
+        read_costs(w->foresee, net->name, &s);
+        must(zi_study_ask(&s, zi_planner_find("keep"), 0, &diag, &row, NULL), &diag);
+        s.keep_ns = row.forecast.step_ns;
+    }
+    printf(
+        "%-12s %s batch %lld, %u nodes: keep %.1f MiB, %.1f ms; out %.2f GB/s, in %.2f "
+        "GB/s\n",
+        net->name, net->spec, (long long)net->batch, s.graph->n_nodes,
+        (double)s.keep_bytes / 1048576, (double)s.keep_ns / 1e6,
+        s.cost->out_bytes_per_s / 1e9, s.cost->in_bytes_per_s / 1e9);
+    if (w->costs) write_costs(w->costs, net->name, &s);
+    if (!w->costs) {
+        ask(w, net->name, &s, "keep", 100);
+        if (w->all_cheap) ask(w, net->name, &s, "cheap", 100);
+        for (unsigned b = 0; b < w->n_shares; b++)
+            for (unsigned i = 0; i < w->n_planners; i++) {
+                ask(w, net->name, &s, w->planner[i], w->share[b]);
+                if (++n % KEEP_EVERY == 0) ask(w, net->name, &s, "keep", 100);
+            }
+        if (n % KEEP_EVERY) ask(w, net->name, &s, "keep", 100);
     }
     zi_study_close(&s);
+}
+
+static void
+parse_shares(wishes *w, char *text)
+{
+    for (char *p = strtok(text, ","); p && w->n_shares < SHARES_MAX;
+         p = strtok(NULL, ","))
+        w->share[w->n_shares++] = (unsigned)atoi(p);
+}
+
+static void
+parse_planners(wishes *w, char *text)
+{
+    for (char *p = strtok(text, ","); p && w->n_planners < PLANNERS_MAX;
+         p = strtok(NULL, ",")) {
+        if (!zi_planner_find(p)) {
+            fprintf(stderr, "plan_numbers: there is no planner '%s'\n", p);
+            exit(2);
+        }
+        w->planner[w->n_planners++] = p;
+    }
+}
+
+static wishes
+parse(int argc, char **argv)
+{
+    static char shares[] = "70,50,30",
+                planners[] = "vdnn,superneurons,monger,capuchin,auto";
+    wishes w = {.n_steps = 5};
+
+    for (int i = 1; i < argc; i++) {
+        bool more = i + 1 < argc;
+        if (!strcmp(argv[i], "--to") && more)
+            w.to = argv[++i];
+        else if (!strcmp(argv[i], "--costs") && more)
+            w.costs = argv[++i];
+        else if (!strcmp(argv[i], "--foresee") && more)
+            w.foresee = argv[++i];
+        else if (!strcmp(argv[i], "--steps") && more)
+            w.n_steps = (unsigned)atoi(argv[++i]);
+        else if (!strcmp(argv[i], "--shares") && more)
+            parse_shares(&w, argv[++i]);
+        else if (!strcmp(argv[i], "--planners") && more)
+            parse_planners(&w, argv[++i]);
+        else if (!strcmp(argv[i], "--cheap"))
+            w.all_cheap = true;
+        else if (argv[i][0] != '-' && w.n_names < (int)N_BENCH_NETS)
+            w.names[w.n_names++] = argv[i];
+        else {
+            fprintf(stderr, "plan_numbers: what is '%s'?\n", argv[i]);
+            exit(2);
+        }
+    }
+    if (!w.n_shares) parse_shares(&w, shares);
+    if (!w.n_planners) parse_planners(&w, planners);
+    return w;
 }
 
 int
 main(int argc, char **argv)
 {
+    wishes      w = parse(argc, argv);
     const char *tmp = getenv("TMPDIR");
     char        tier[4200];
-    figures     f = {0};
 
     snprintf(tier, sizeof tier, "file:%s", tmp && *tmp ? tmp : "/var/tmp");
-    for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++) {
-        bool wanted = argc < 2;
-        for (int k = 1; k < argc; k++) wanted |= !strcmp(argv[k], nets[i].name);
-        if (wanted) study_net(nets[i].name, nets[i].spec, nets[i].batch, tier, &f);
-    }
-    printf("\ngeometric means over the networks, times of keep's:\n");
-    printf("  cheap recomputation alone   peak %.2fx   time %.2fx   (%u networks)\n",
-           value(&f.cheap_peak), value(&f.cheap_time), f.cheap_time.n);
-    printf("  best planner at 70 %%        time %.2fx   (%u networks)\n",
-           value(&f.best[0]), f.best[0].n);
-    printf("  best planner at 50 %%        time %.2fx   (%u networks)\n",
-           value(&f.best[1]), f.best[1].n);
-    printf("  best planner at 30 %%        time %.2fx   (%u networks)\n",
-           value(&f.best[2]), f.best[2].n);
-    printf("  capuchin over the best other planner, worst case: %.2fx\n", f.worst_order);
-    printf("  measured over foreseen step time: %.2fx (%u plans)\n", value(&f.error),
-           f.error.n);
+    for (size_t i = 0; i < N_BENCH_NETS; i++)
+        if (bench_wanted(bench_nets[i].name, w.names, w.n_names))
+            study_net(&w, &bench_nets[i], tier);
     return 0;
 }

@@ -12,8 +12,8 @@
 #include "cli/args.h"
 #include "cli/data_words.h"
 #include "cli/plan_study.h"
+#include "cli/plan_table.h"
 
-#define BUDGETS_MAX  32
 #define PLANNERS_MAX 16
 
 typedef struct wishes {
@@ -22,12 +22,6 @@ typedef struct wishes {
     bool             measure, show, json, max_batch;
     uint64_t         batch, threads, steps;
 } wishes;
-
-typedef struct answer {
-    ZI_VEC(zi_study_row) rows;
-    uint64_t budget[BUDGETS_MAX];
-    size_t   n_budgets;
-} answer;
 
 static int
 complain(const char *text)
@@ -47,12 +41,12 @@ write_file(const char *path, const char *text)
 
 /* "100%,80%,600M": shares are of keep's peak. */
 static zico_status
-parse_budgets(const char *text, uint64_t base, answer *a)
+parse_budgets(const char *text, uint64_t base, zi_plan_answer *a)
 {
     char one[64];
     while (*text) {
         size_t n = strcspn(text, ",");
-        if (n >= sizeof one || a->n_budgets == BUDGETS_MAX) return ZICO_E_ARG;
+        if (n >= sizeof one || a->n_budgets == ZI_PLAN_BUDGETS_MAX) return ZICO_E_ARG;
         memcpy(one, text, n);
         one[n] = '\0';
         ZI_TRY(zi_size_parse(one, base, &a->budget[a->n_budgets]));
@@ -90,124 +84,21 @@ parse_planners(const char *text, const zi_planner_ops **ret_ops)
     return n;
 }
 
-/* -- tables and plots ---------------------------------------------------------------------------- */
-
-static void
-add_row(zi_table *t, const zi_study *s, const zi_study_row *r)
-{
-    zi_table_u64(t, r->budget_bytes);
-    zi_table_f64(t, (double)r->budget_bytes / (double)s->keep_bytes);
-    zi_table_text(t, r->planner);
-    if (!r->fits) {
-        zi_table_u64(t, r->least_bytes);
-        for (int i = 0; i < 7; i++) zi_table_none(t);
-        return;
-    }
-    zi_table_u64(t, r->peak_bytes);
-    zi_table_u64(t, r->forecast.step_ns);
-    if (r->measured)
-        zi_table_u64(t, r->step_ns);
-    else
-        zi_table_none(t);
-    uint64_t ns = r->measured ? r->step_ns : r->forecast.step_ns;
-    zi_table_f64(t, s->keep_ns ? (double)ns / (double)s->keep_ns : NAN);
-    zi_table_u64(t, r->measured ? r->stall_ns : r->forecast.stall_ns);
-    zi_table_u64(t, r->verdict.n_redo);
-    zi_table_u64(t, r->verdict.out_bytes);
-    zi_table_u64(t, r->plan_ns);
-}
-
 static zico_status
-make_table(const zi_study *s, const answer *a, zi_table **ret_table)
+print_answer(const wishes *w, const zi_study *s, const zi_plan_answer *a)
 {
-    static const zi_column col[] = {
-        {"budget", "budget_bytes", ZI_UNIT_BYTES, 0},
-        {"of keep", "budget_share", ZI_UNIT_PERCENT, 0},
-        {"planner", "planner", ZI_UNIT_TEXT, 0},
-        {"peak", "peak_bytes", ZI_UNIT_BYTES, 0},
-        {"foreseen", "foreseen_ns", ZI_UNIT_NS, 0},
-        {"measured", "measured_ns", ZI_UNIT_NS, 0},
-        {"of keep's", "time_ratio", ZI_UNIT_RATIO, 2},
-        {"stalls", "stall_ns", ZI_UNIT_NS, 0},
-        {"again", "n_redo", ZI_UNIT_NUMBER, 0},
-        {"out", "out_bytes", ZI_UNIT_BYTES, 0},
-        {"planning", "plan_ns", ZI_UNIT_NS, 0},
-    };
-    ZI_TRY(zi_table_new(col, sizeof col / sizeof col[0], ret_table));
-    for (size_t i = 0; i < a->rows.n; i++) {
-        if (i && a->rows.at[i].budget_bytes != a->rows.at[i - 1].budget_bytes)
-            zi_table_rule(*ret_table);
-        add_row(*ret_table, s, &a->rows.at[i]);
-    }
-    return ZICO_OK;
-}
-
-typedef struct curves {
-    zi_series series[PLANNERS_MAX];
-    size_t    n;
-    double    x[PLANNERS_MAX][BUDGETS_MAX], y[PLANNERS_MAX][BUDGETS_MAX];
-} curves;
-
-/* One curve per planner: peak against step time, smallest peak first. */
-static void
-make_curves(const answer *a, curves *c)
-{
-    for (size_t i = 0; i < a->rows.n; i++) {
-        const zi_study_row *r = &a->rows.at[i];
-        size_t              k = 0;
-        if (!r->fits) continue;
-        while (k < c->n && strcmp(c->series[k].name, r->planner)) k++;
-        if (k == c->n) {
-            if (c->n == PLANNERS_MAX) continue;
-            c->series[c->n++] =
-                (zi_series){.name = r->planner, .x = c->x[k], .y = c->y[k]};
-        }
-        size_t at = c->series[k].n;
-        if (at == BUDGETS_MAX) continue;
-        for (; at > 0 && c->x[k][at - 1] > (double)r->peak_bytes; at--) {
-            c->x[k][at] = c->x[k][at - 1];
-            c->y[k][at] = c->y[k][at - 1];
-        }
-        c->x[k][at] = (double)r->peak_bytes;
-        c->y[k][at] = (double)(r->measured ? r->step_ns : r->forecast.step_ns);
-        c->series[k].n++;
-    }
-}
-
-static zico_status
-print_answer(const wishes *w, const zi_study *s, const answer *a)
-{
-    zi_table   *t = NULL;
     zi_str      out = {0}, svg = {0};
     zi_style    style = zi_terminal_style(1);
-    curves     *c = zi_calloc(1, sizeof *c);
-    zico_status st = c ? make_table(s, a, &t) : ZICO_E_NOMEM;
+    zico_status st = w->json ? zi_plan_answer_json(s, a, &out)
+                             : zi_plan_answer_text(s, a, &style, &out);
 
-    if (st >= 0) make_curves(a, c);
-    zi_plot plot = {.kind = ZI_PLOT_FRONT,
-                    .title = s->opt.net,
-                    .note = w->measure ? "measured" : "foreseen",
-                    .x = {.label = "peak memory", .unit = ZI_UNIT_BYTES},
-                    .y = {.label = "step time", .unit = ZI_UNIT_NS},
-                    .series = c ? c->series : NULL,
-                    .n_series = c ? c->n : 0};
-    if (st >= 0 && w->json) {
-        zi_json j = zi_json_into(&out);
-        st = zi_table_json(t, &j);
-        zi_str_add_char(&out, '\n');
-    } else if (st >= 0) {
-        st = zi_table_print(t, &style, &out);
-        if (st >= 0 && a->n_budgets > 1) st = zi_plot_text(&plot, &style, &out);
-    }
     if (st >= 0) fputs(zi_str_get(&out), stdout);
     if (st >= 0 && w->svg) {
-        st = zi_plot_svg(&plot, &svg);
+        st = zi_plan_answer_svg(s, a, &svg);
         if (st >= 0) st = write_file(w->svg, zi_str_get(&svg));
     }
     zi_str_free(&out);
     zi_str_free(&svg);
-    zi_table_free(t);
-    zi_free(c);
     return st;
 }
 
@@ -236,8 +127,8 @@ keep_plan(const wishes *w, const zi_study *s, zi_plan *plan)
 }
 
 static zico_status
-ask_all(const wishes *w, zi_study *s, const zi_planner_ops **ops, size_t n_ops, answer *a,
-        zi_train_diag *diag)
+ask_all(const wishes *w, zi_study *s, const zi_planner_ops **ops, size_t n_ops,
+        zi_plan_answer *a, zi_train_diag *diag)
 {
     zi_plan *last = NULL;
 
@@ -265,9 +156,9 @@ ask_all(const wishes *w, zi_study *s, const zi_planner_ops **ops, size_t n_ops, 
 static int
 study(const wishes *w, const zi_planner_ops **ops, size_t n_ops)
 {
-    zi_study      s;
-    zi_train_diag diag = {0};
-    answer        a = {0};
+    zi_study       s;
+    zi_train_diag  diag = {0};
+    zi_plan_answer a = {0};
 
     if (zi_study_open(&w->study, &diag, &s) < 0) return complain(diag.text);
     const char *budgets = w->budget ? w->budget : w->budgets;

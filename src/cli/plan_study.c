@@ -1,6 +1,7 @@
 /* plan_study.c -- builds a network, measures it, asks planners, executes what they say. */
 #include "cli/plan_study.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -11,7 +12,7 @@
 
 #define TIER_SHARE 0.8 /* copies share the memory with computation */
 #define TIER_PROBE (64ull << 20)
-#define WARM_STEPS 2u
+#define WARM_STEPS 1u
 #define STEPS_MAX  64u
 
 /* -- opening ----------------------------------------------------------------------------------- */
@@ -141,6 +142,29 @@ run_steps(zi_exec *e, const zi_exec_feed *feeds, size_t n_feeds, unsigned n_step
     return ZICO_OK;
 }
 
+/* The process's memory: `line` of its status, "VmRSS:" or "VmHWM:" (the highest since the reset). */
+static uint64_t
+kernel_bytes(const char *line)
+{
+    FILE              *f = fopen("/proc/self/status", "r");
+    char               text[256];
+    unsigned long long kib = 0;
+
+    while (f && fgets(text, sizeof text, f))
+        if (!strncmp(text, line, strlen(line))) sscanf(text + strlen(line), "%llu", &kib);
+    if (f) fclose(f);
+    return kib * 1024;
+}
+
+static void
+reset_highest(void)
+{
+    FILE *f = fopen("/proc/self/clear_refs", "w");
+    if (!f) return;
+    fputs("5", f);
+    fclose(f);
+}
+
 /* Execute a plan for some steps; ret_cost (may be NULL) takes what nodes took. */
 static zico_status
 execute(zi_study *s, const zi_plan *plan, zi_train_diag *diag, zi_study_row *row,
@@ -159,11 +183,14 @@ execute(zi_study *s, const zi_plan *plan, zi_train_diag *diag, zi_study_row *row
     zi_exec_memory  m;
 
     zico_status st = make_feeds(s->graph, &feeds, &n_feeds);
+    uint64_t    before = kernel_bytes("VmRSS:");
+    reset_highest();
     if (st >= 0) st = zi_exec_new(&xo, &why, &e);
     if (st >= 0) st = run_steps(e, feeds, n_feeds, s->opt.n_steps, row);
     if (st >= 0) {
         zi_exec_read_memory(e, &m);
         row->peak_bytes = m.peak_slot_bytes;
+        row->kernel_bytes = kernel_bytes("VmHWM:") - before;
         if (ret_cost) st = zi_exec_measured(e, ret_cost);
     }
     if (st < 0)

@@ -40,7 +40,9 @@ typedef struct zi_study_row {
     bool        fits;
     uint64_t    least_bytes; /* where it does not */
     uint64_t    plan_ns;     /* how long planning took */
-    uint64_t    peak_bytes;  /* with placement */
+    uint64_t    peak_bytes;  /* with placement; as executed, if it was */
+    uint64_t
+        kernel_bytes; /* by which the process grew, as the kernel saw it; 0: not run */
     zi_forecast forecast;
     zi_verdict  verdict;
     bool        measured;

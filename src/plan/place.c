@@ -12,8 +12,10 @@
  *          open for a newcomer, is tried in several ways; the least peak wins, then the least
  *          mean.
  * MAPPING  Without regions all lives share one slot that is open throughout: largest first (or
- *          in order of birth, of area, of length of life, or a mixture), each at the lowest offset that is free
- *          for as long as it lives.
+ *          in order of birth, of area, of length of life, or a mixture), each at the lowest
+ *          offset that is free for as long as it lives.  Then whoever reaches highest is
+ *          served earlier, and all are placed anew, until the highest sum of live bytes is
+ *          reached or enough was tried ("the squeaky wheel").
  * CHECKED  zi_plan_check (P8) replays the result; plan_place_test.c bounds the waste.
  * COST     O(lives x open slots x lives in a slot), times the ways tried.
  */
@@ -29,11 +31,13 @@
 #include "base/vec.h"
 #include "plan/fixed.h"
 
-#define LIVES_MANY     6000 /* from so many on only one way is tried            */
-#define COMPANIONS_MAX 48   /* lives that may open a slot together              */
-#define LOOK_AHEAD     160  /* births looked through for them                   */
-#define WASTE_PERCENT  2    /* a slot filled so well is good enough              */
-#define FIXED_SLOT     16u  /* regions after which another fixed slot is opened  */
+#define LIVES_MANY     6000      /* from so many on only one way is tried            */
+#define COMPANIONS_MAX 48        /* lives that may open a slot together              */
+#define LOOK_AHEAD     160       /* births looked through for them                   */
+#define WASTE_PERCENT  2         /* a slot filled so well is good enough              */
+#define FIXED_SLOT     16u       /* regions after which another fixed slot is opened  */
+#define MEETINGS       30000000u /* pairs of lives looked at for a tighter mapping */
+#define ROUNDS_MAX     60u
 
 typedef struct life {
     uint32_t born, died; /* acts, inclusive */
@@ -537,25 +541,95 @@ map_by_rule(placer *p, int rule, turn *order, id_vec *settled, uint64_t *ret_tot
     return map_in_turn(p, order, rule == 0, settled, ret_total);
 }
 
+/* The highest sum of live bytes: no mapping is smaller. */
+static zico_status
+least_mapping(const placer *p, uint64_t *ret_bytes)
+{
+    size_t    n = p->plan->n_acts + 2u;
+    uint64_t *more = zi_calloc(n, sizeof *more), *fewer = zi_calloc(n, sizeof *fewer);
+    uint64_t  now = 0, most = 0;
+
+    for (size_t i = 0; more && fewer && i < p->life.n; i++) {
+        more[p->life.at[i].born] += p->life.at[i].bytes;
+        fewer[p->life.at[i].died + 1] += p->life.at[i].bytes;
+    }
+    for (size_t a = 0; more && fewer && a < n; a++) {
+        now += more[a] - fewer[a];
+        if (now > most) most = now;
+    }
+    zico_status st = more && fewer ? ZICO_OK : ZICO_E_NOMEM;
+    zi_free(more);
+    zi_free(fewer);
+    *ret_bytes = most;
+    return st;
+}
+
+/* Who ends above `goal` moves to half its place in the order. */
+static void
+serve_earlier(const placer *p, turn *order, uint64_t goal)
+{
+    for (size_t k = 1; k < p->life.n; k++) {
+        const life *x = &p->life.at[order[k].id];
+        if (x->offset + x->bytes <= goal) continue;
+        turn   t = order[k];
+        size_t to = k / 2;
+        memmove(order + to + 1, order + to, (k - to) * sizeof *order);
+        order[to] = t;
+    }
+}
+
+/* Serve those earlier that reach highest, as long as it may help; `order` and *least are the
+ * best so far, and stay so. */
+static zico_status
+tighten(placer *p, turn *order, turn *best, id_vec *settled, uint64_t *least)
+{
+    uint64_t goal, total;
+    size_t   n = p->life.n, rounds = n ? MEETINGS / (n * n) : 0;
+
+    ZI_TRY(least_mapping(p, &goal));
+    if (rounds > ROUNDS_MAX) rounds = ROUNDS_MAX;
+    for (size_t i = 0; i<rounds && * least> goal; i++) {
+        serve_earlier(p, order, goal);
+        ZI_TRY(map_in_turn(p, order, false, settled, &total));
+        if (total >= *least) continue;
+        *least = total;
+        memcpy(best, order, n * sizeof *order);
+    }
+    return ZICO_OK;
+}
+
+static zico_status
+map_best(placer *p, turn *order, turn *best, id_vec *settled, uint64_t *ret_total)
+{
+    int      rules = p->life.n > LIVES_MANY ? 1 : 5, rule_of_best = 0;
+    uint64_t total, least = UINT64_MAX;
+
+    for (int rule = 0; rule < rules; rule++) {
+        ZI_TRY(map_by_rule(p, rule, order, settled, &total));
+        if (total >= least) continue;
+        least = total;
+        rule_of_best = rule;
+        memcpy(best, order, p->life.n * sizeof *order);
+    }
+    ZI_TRY(map_by_rule(p, rule_of_best, order, settled, &total));
+    ZI_TRY(tighten(p, order, best, settled, &least));
+    bool by_birth = least == total && rule_of_best == 0;
+    return map_in_turn(p, best, by_birth, settled, ret_total);
+}
+
 /* One slot for everything that is not fixed. */
 static zico_status
 place_in_mapping(placer *p, zi_place_stats *ret_stats)
 {
-    int         rules = p->life.n > LIVES_MANY ? 1 : 5, best = 0;
     turn       *order = zi_calloc(p->life.n + 1, sizeof *order);
+    turn       *best = zi_calloc(p->life.n + 1, sizeof *best);
     id_vec      settled = {0};
-    uint64_t    total, least = UINT64_MAX;
-    zico_status st = order ? ZICO_OK : ZICO_E_NOMEM;
+    uint64_t    total = 0;
+    zico_status st =
+        order && best ? map_best(p, order, best, &settled, &total) : ZICO_E_NOMEM;
 
-    for (int rule = 0; rule < rules && st >= 0; rule++) {
-        st = map_by_rule(p, rule, order, &settled, &total);
-        if (st >= 0 && total < least) {
-            least = total;
-            best = rule;
-        }
-    }
-    if (st >= 0) st = map_by_rule(p, best, order, &settled, &total);
     zi_free(order);
+    zi_free(best);
     zi_vec_free(&settled);
     if (st < 0) return st;
     uint32_t slot = (uint32_t)p->slot.n;

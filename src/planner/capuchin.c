@@ -22,6 +22,7 @@
  * COST     O(choices x candidates); choices are bounded by gaps.
  */
 #include "planner/capuchin.h"
+#include "planner/monger.h"
 #include "planner/planners.h"
 
 #include <stdlib.h>
@@ -405,9 +406,12 @@ zi_capuchin_choose(zi_draft *d, const zi_capuchin_options *opt, uint64_t budget_
 {
     chooser ch = {.d = d, .opt = opt};
 
-    zi_draft_reset(d);
+    if (!opt->go_on) {
+        zi_draft_reset(d);
+        d->collect_ns = d->start_ns[d->g->n_nodes] / COLLECT_PART;
+    }
     d->early_out = true;
-    d->collect_ns = d->start_ns[d->g->n_nodes] / COLLECT_PART;
+    d->on_demand = false;
     zico_status st = chooser_run(&ch, budget_bytes, ret_trial);
     zi_vec_free(&ch.all);
     zi_vec_free(&ch.by_free);
@@ -421,17 +425,35 @@ zi_capuchin_choose(zi_draft *d, const zi_capuchin_options *opt, uint64_t budget_
 
 /* -- refining ------------------------------------------------------------------------------------ */
 
+/* Another fate for one tensor, if the plan gets better by it. */
 static zico_status
-try_without(zi_draft *d, zi_tensor_id t, const char *planner, uint64_t budget_bytes,
-            zi_trial *best)
+try_fate(zi_draft *d, zi_tensor_id t, zi_fate other, const char *planner,
+         uint64_t budget_bytes, zi_trial *best, bool *ret_better)
 {
     zi_fate  was = d->fate[t];
     zi_trial now = {0};
 
-    d->fate[t] = (zi_fate){.kind = ZI_FATE_KEEP, .in_at = ZI_ID_NONE};
+    d->fate[t] = other;
     zico_status st = zi_draft_try(d, planner, budget_bytes, &now);
-    if (st < 0 || !zi_trial_keep_better(best, &now)) d->fate[t] = was;
+    *ret_better = st >= 0 && zi_trial_keep_better(best, &now);
+    if (!*ret_better) d->fate[t] = was;
     return st == ZICO_E_LIMIT ? ZICO_OK : st;
+}
+
+/* Let it stay; if that is too much, let it go the other way. */
+static zico_status
+try_without(zi_draft *d, zi_tensor_id t, const char *planner, uint64_t budget_bytes,
+            zi_trial *best)
+{
+    zi_fate other = d->fate[t];
+    bool    better, was_swap = other.kind == ZI_FATE_SWAP;
+
+    ZI_TRY(try_fate(d, t, (zi_fate){.kind = ZI_FATE_KEEP, .in_at = ZI_ID_NONE}, planner,
+                    budget_bytes, best, &better));
+    if (better || other.group || other.barrier) return ZICO_OK;
+    if (was_swap ? !zi_draft_may_redo(d, t) : !zi_draft_has_tier(d)) return ZICO_OK;
+    other.kind = was_swap ? ZI_FATE_REDO : ZI_FATE_SWAP;
+    return try_fate(d, t, other, planner, budget_bytes, best, &better);
 }
 
 static double
@@ -531,44 +553,166 @@ static uint32_t
 effort(const zi_plan_task *task)
 {
     if (task->step_limit) return (uint32_t)task->step_limit;
-    uint32_t n = 200000 / (task->graph->n_nodes + 1u);
+    uint32_t n = 120000 / (task->graph->n_nodes + 1u);
     return n < 4 ? 4 : n > 120 ? 120 : n;
 }
 
+/* A way to choose, and what came of it. */
+typedef struct attempt {
+    zi_trial trial;
+    zi_fate *fate; /* of all tensors */
+    uint64_t collect_ns;
+} attempt;
+
+typedef struct attempts {
+    attempt best[2]; /* better one first */
+} attempts;
+
+static void
+attempts_free(attempts *a)
+{
+    for (int i = 0; i < 2; i++) {
+        zi_plan_free(a->best[i].trial.plan);
+        zi_free(a->best[i].fate);
+    }
+}
+
+/* Remember the draft as it is, with its trial, if it is among the two best.  The trial is ours. */
+static zico_status
+remember(attempts *a, const zi_draft *d, zi_trial *now)
+{
+    size_t  n = d->g->n_tensors;
+    attempt x = {.trial = *now,
+                 .fate = zi_malloc((n + 1) * sizeof *x.fate),
+                 .collect_ns = d->collect_ns};
+    if (!x.fate) {
+        zi_plan_free(now->plan);
+        return ZICO_E_NOMEM;
+    }
+    memcpy(x.fate, d->fate, n * sizeof *x.fate);
+    for (int i = 0; i < 2; i++) {
+        if (a->best[i].trial.plan && !zi_trial_is_better(&x.trial, &a->best[i].trial))
+            continue;
+        attempt out = a->best[i];
+        a->best[i] = x;
+        x = out;
+    }
+    zi_plan_free(x.trial.plan);
+    zi_free(x.fate);
+    return ZICO_OK;
+}
+
+typedef struct ways {
+    zi_draft           *d;
+    const zi_plan_task *task;
+    const uint64_t     *lead_ns;
+    attempts            found;
+} ways;
+
+static zico_status
+choose_and_remember(ways *w, bool swap, bool redo, double weight, bool go_on)
+{
+    zi_trial            now = {0};
+    zi_capuchin_options opt = {.planner = "capuchin",
+                               .swap = swap,
+                               .redo = redo,
+                               .go_on = go_on,
+                               .swap_weight = weight,
+                               .lead_ns = w->lead_ns};
+    if (swap && !redo && !zi_draft_has_tier(w->d)) return ZICO_OK;
+    zico_status st = zi_capuchin_choose(w->d, &opt, w->task->budget_bytes, &now);
+    if (st == ZICO_E_LIMIT) return ZICO_OK;
+    return st < 0 ? st : remember(&w->found, w->d, &now);
+}
+
+/* All that is cheap runs again, whatever else. */
+static zico_status
+begin_with_cheap(ways *w)
+{
+    zi_trial            now = {0};
+    zi_capuchin_options cheap = {.planner = "capuchin",
+                                 .redo = true,
+                                 .cheap_only = true,
+                                 .at_once = true};
+    ZI_TRY(zi_capuchin_choose(w->d, &cheap, 0, &now));
+    zi_plan_free(now.plan);
+    return choose_and_remember(w, true, true, 1, true);
+}
+
+/* Collective recomputation at its largest: whole segments come back at once, and their borders
+ * may go out. */
+static zico_status
+begin_with_segments(ways *w)
+{
+    zi_draft   *d = w->d;
+    uint32_t    n_nodes = d->g->n_nodes;
+    zi_node_id *eligible = zi_calloc(n_nodes + 1u, sizeof *eligible);
+    zi_node_id *cut = zi_calloc(n_nodes + 1u, sizeof *cut);
+    uint64_t    kept = 0, whole = 0;
+    size_t      n = 0;
+    zico_status st = eligible && cut ? ZICO_OK : ZICO_E_NOMEM;
+
+    for (uint32_t crossing = 2; st >= 0 && n < 4 && crossing < 64; crossing *= 2)
+        st = zi_monger_eligible(d, crossing, eligible, &n);
+    if (st >= 0) (void)zi_monger_greedy(d, eligible, n, UINT64_MAX, cut, &kept, &whole);
+    for (uint64_t parts = 3; st >= 0 && parts <= 24; parts *= 2) {
+        size_t n_cuts =
+            zi_monger_greedy(d, eligible, n, whole / parts, cut, &kept, &kept);
+        zi_monger_cut(d, cut, n_cuts);
+        st = choose_and_remember(w, true, true, 1, true);
+    }
+    zi_free(eligible);
+    zi_free(cut);
+    return st;
+}
+
+static zico_status
+polish(ways *w, attempt *x, zi_trial *best)
+{
+    zi_draft *d = w->d;
+
+    memcpy(d->fate, x->fate, d->g->n_tensors * sizeof *d->fate);
+    d->collect_ns = x->collect_ns;
+    d->early_out = true;
+    d->on_demand = false;
+    zi_trial now = x->trial;
+    x->trial = (zi_trial){0};
+    zico_status st = ZICO_OK;
+    if (now.fits)
+        st = zi_capuchin_refine(d, "capuchin", w->task->budget_bytes, effort(w->task),
+                                &now);
+    if (st >= 0 && now.fits) st = learn_leads(d, w->task->budget_bytes, &now);
+    if (st < 0) {
+        zi_plan_free(now.plan);
+        return st;
+    }
+    zi_trial_keep_better(best, &now);
+    return ZICO_OK;
+}
+
+/* swap first, then hybrid; more wary of swaps; swaps only; no swaps; then what begins with
+ * recomputation.  The two best are polished. */
 static zico_status
 plan_all_ways(zi_draft *d, const zi_plan_task *task, const uint64_t *lead_ns,
               zi_trial *best)
 {
-    /* swap first, then hybrid; more wary of swaps; swaps only; no swaps */
-    static const struct {
-        bool   swap, redo;
-        double weight;
-    } way[] = {{true, true, 1}, {true, true, 4}, {true, false, 1}, {false, true, 1}};
+    ways        w = {.d = d, .task = task, .lead_ns = lead_ns};
+    uint64_t    alone_ns = d->start_ns[d->g->n_nodes];
+    zico_status st = choose_and_remember(&w, true, true, 1, false);
+    attempt    *first = &w.found.best[0];
+    bool        as_fast = first->trial.fits && first->trial.forecast.step_ns <= alone_ns;
 
-    for (size_t i = 0; i < sizeof way / sizeof way[0]; i++) {
-        zi_trial            now = {0};
-        zi_capuchin_options opt = {.planner = "capuchin",
-                                   .swap = way[i].swap,
-                                   .redo = way[i].redo,
-                                   .swap_weight = way[i].weight,
-                                   .lead_ns = lead_ns};
-        if (way[i].swap && !zi_draft_has_tier(d)) continue;
-        ZI_TRY(zi_capuchin_choose(d, &opt, task->budget_bytes, &now));
-        if (now.fits) {
-            zico_status st =
-                zi_capuchin_refine(d, "capuchin", task->budget_bytes, effort(task), &now);
-            if (st >= 0) st = learn_leads(d, task->budget_bytes, &now);
-            if (st < 0) {
-                zi_plan_free(now.plan);
-                return st;
-            }
-        }
-        zi_trial_keep_better(best, &now);
-        if (best->fits && i == 0 && best->forecast.stall_ns == 0 && way[0].swap &&
-            best->forecast.busy_ns == d->start_ns[d->g->n_nodes])
-            break; /* as fast as computation alone: nothing can be better */
+    if (!as_fast) { /* as fast as computation alone: nothing can be better */
+        if (st >= 0) st = choose_and_remember(&w, true, true, 4, false);
+        if (st >= 0) st = choose_and_remember(&w, true, false, 1, false);
+        if (st >= 0) st = choose_and_remember(&w, false, true, 1, false);
+        if (st >= 0) st = begin_with_cheap(&w);
+        if (st >= 0) st = begin_with_segments(&w);
     }
-    return ZICO_OK;
+    for (int i = 0; i < 2 && st >= 0; i++)
+        if (w.found.best[i].trial.plan) st = polish(&w, &w.found.best[i], best);
+    attempts_free(&w.found);
+    return st;
 }
 
 /* The last resort, as the paper's passive mode: whatever can leave goes out at once, and comes

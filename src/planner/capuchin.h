@@ -10,6 +10,7 @@ typedef struct zi_capuchin_options {
     bool            swap, redo;  /* means that may be used                          */
     bool            cheap_only;  /* redo chains of CHEAP nodes only                 */
     bool            at_once;     /* no budget: everything that may leave, leaves    */
+    bool            go_on;       /* with the fates that the draft has; else anew    */
     double          swap_weight; /* exposed copy time counts so much                */
     const uint64_t *lead_ns;     /* [n_tensors] earlier copies in; NULL: none       */
 } zi_capuchin_options;

@@ -326,8 +326,8 @@ zi_draft_try(zi_draft *d, const char *planner, uint64_t budget_bytes, zi_trial *
     return ZICO_OK;
 }
 
-static bool
-is_better(const zi_trial *a, const zi_trial *b)
+bool
+zi_trial_is_better(const zi_trial *a, const zi_trial *b)
 {
     if (!b->plan) return true;
     if (a->fits != b->fits) return a->fits;
@@ -340,7 +340,7 @@ is_better(const zi_trial *a, const zi_trial *b)
 bool
 zi_trial_keep_better(zi_trial *best, zi_trial *other)
 {
-    bool won = is_better(other, best);
+    bool won = zi_trial_is_better(other, best);
     if (won) {
         zi_plan_free(best->plan);
         *best = *other;

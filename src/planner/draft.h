@@ -123,6 +123,8 @@ typedef struct zi_trial {
  * is our own bug: it asserts. */
 ZICO_NODISCARD zico_status zi_draft_try(zi_draft *d, const char *planner,
                                         uint64_t budget_bytes, zi_trial *ret_trial);
+/* One that fits, then the faster; of two that do not fit the smaller. */
+bool zi_trial_is_better(const zi_trial *a, const zi_trial *b);
 /* Keep the better of two trials in *best: one that fits, then the faster; of two that do not
  * fit the smaller.  Frees the other.  Returns whether `other` has won. */
 bool zi_trial_keep_better(zi_trial *best, zi_trial *other);

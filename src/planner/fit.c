@@ -26,43 +26,78 @@ solve_and_place(const zi_planner_ops *ops, const zi_plan_task *task, uint64_t go
     return ZICO_OK;
 }
 
+/* Goals below the budget: one that was met but could not be placed lies above, one that could
+ * not be met below; the smallest plan there is comes last. */
+typedef struct hunt {
+    uint64_t budget, goal;
+    uint64_t met, missed; /* 0: none yet */
+    uint64_t smallest;    /* of what a planner said that it can */
+    uint64_t least;       /* that was seen, placed */
+    bool     at_smallest;
+} hunt;
+
+/* The goal was missed: between it and what was met, or the smallest; false: give up. */
+static bool
+aim_higher(hunt *h, uint64_t small)
+{
+    uint64_t need = small + (h->budget - h->goal); /* with what placing wastes */
+    if (need < h->least) h->least = need;
+    if (h->at_smallest) return false;
+    h->missed = h->goal;
+    if (small < h->smallest) h->smallest = small;
+    if (h->met && h->met - h->missed > h->budget / 200) {
+        h->goal = h->missed + (h->met - h->missed) / 2;
+        return true;
+    }
+    if (h->smallest <= h->missed || h->smallest > h->budget) return false;
+    h->at_smallest = true;
+    h->goal = h->smallest;
+    return true;
+}
+
+/* Met, but the placement takes `slots`. */
+static bool
+aim_lower(hunt *h, uint64_t slots)
+{
+    uint64_t lower = slots - h->budget + h->budget / 500;
+    if (slots < h->least) h->least = slots;
+    if (h->at_smallest || lower >= h->goal) return false;
+    h->met = h->goal;
+    if (h->missed && h->goal - lower <= h->missed) lower = (h->goal - h->missed + 1) / 2;
+    h->goal -= lower;
+    return true;
+}
+
 zico_status
 zi_planner_fit(const zi_planner_ops *ops, const zi_plan_task *task, uint64_t region_bytes,
                uint64_t align, zi_plan **ret_plan, zi_place_stats *ret_stats,
                uint64_t *ret_least)
 {
-    uint64_t goal = task->budget_bytes, least = UINT64_MAX;
-    bool     at_least = false; /* the smallest plan there is was tried */
+    hunt h = {.budget = task->budget_bytes,
+              .goal = task->budget_bytes,
+              .smallest = UINT64_MAX,
+              .least = UINT64_MAX};
+    bool more = true;
 
-    for (int i = 0; i < TRIES; i++) {
+    for (int i = 0; i < TRIES && more; i++) {
         zi_plan       *p = NULL;
         zi_place_stats stats;
         uint64_t       small = UINT64_MAX;
         zico_status    st =
-            solve_and_place(ops, task, goal, region_bytes, align, &p, &stats, &small);
+            solve_and_place(ops, task, h.goal, region_bytes, align, &p, &stats, &small);
         if (st == ZICO_E_NOPLAN) {
-            bool     once_more = !at_least && small > goal && small <= task->budget_bytes;
-            uint64_t need =
-                small + (task->budget_bytes - goal); /* with what placing wastes */
-            if (need < least) least = need;
-            if (!once_more) break;
-            at_least = true;
-            goal = small;
+            more = aim_higher(&h, small);
             continue;
         }
         if (st < 0) return st;
-        if (!task->budget_bytes || stats.peak_slot_bytes <= task->budget_bytes) {
+        if (!h.budget || stats.peak_slot_bytes <= h.budget) {
             *ret_plan = p;
             if (ret_stats) *ret_stats = stats;
             return ZICO_OK;
         }
         zi_plan_free(p);
-        if (stats.peak_slot_bytes < least) least = stats.peak_slot_bytes;
-        uint64_t lower =
-            stats.peak_slot_bytes - task->budget_bytes + task->budget_bytes / 500;
-        if (lower >= goal || at_least) break;
-        goal -= lower;
+        more = aim_lower(&h, stats.peak_slot_bytes);
     }
-    if (ret_least) *ret_least = least;
+    if (ret_least) *ret_least = h.least;
     return ZICO_E_NOPLAN;
 }
