@@ -240,6 +240,16 @@ zi_study_ask(zi_study *s, const zi_planner_ops *ops, uint64_t budget_bytes,
     return st;
 }
 
+/* A step takes a little more than its nodes: what lies between them is theirs, too. */
+static void
+spread_over_nodes(zi_cost *c, uint64_t step_ns)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < c->n_nodes; i++) sum += c->node_ns[i];
+    for (uint32_t i = 0; i < c->n_nodes && sum > 0; i++)
+        c->node_ns[i] = (uint64_t)((double)c->node_ns[i] * (double)step_ns / (double)sum);
+}
+
 static zico_status
 measure_keep(zi_study *s, zi_train_diag *diag)
 {
@@ -251,6 +261,7 @@ measure_keep(zi_study *s, zi_train_diag *diag)
     zico_status st = execute(s, keep, diag, &row, &measured);
     zi_plan_free(keep);
     if (st < 0) return st;
+    spread_over_nodes(measured, row.step_ns);
     st = know_tier(s, measured, diag);
     if (st < 0) {
         zi_cost_free(measured);

@@ -127,6 +127,7 @@ undo:
 void
 zi_draft_reset(zi_draft *d)
 {
+    d->border = NULL;
     for (zi_tensor_id t = 0; t < d->g->n_tensors; t++)
         d->fate[t] = (zi_fate){.kind = ZI_FATE_KEEP, .in_at = ZI_ID_NONE};
 }

@@ -50,10 +50,13 @@ typedef struct zi_draft {
     bool       *lives_on;   /* [n_tensors] of a root: it or a view stays to the end   */
     zi_fate    *fate;       /* [n_tensors] what planners write; read for roots        */
     uint64_t
-         collect_ns; /* what a chain of redos makes beside its target stays if it is used
+        collect_ns; /* what a chain of redos makes beside its target stays if it is used
                           * within this time; 0: never, UINT64_MAX: always                */
-    bool early_out;  /* copies out begin when the tensor is made, not when it leaves  */
-    bool on_demand;  /* copies in begin when the tensor is needed, not before         */
+    const uint32_t *border; /* [n_tensors] 1 + the cut that a root crosses, 0: none; a
+                             * chain then leaves the middle of its way at hand, the middle
+                             * of the rest, ...  NULL: it does not                     */
+    bool early_out; /* copies out begin when the tensor is made, not when it leaves  */
+    bool on_demand; /* copies in begin when the tensor is needed, not before         */
     uint32_t     *seen; /* [n_tensors] zi_draft_redo_cost's own */
     uint32_t      n_seen;
     zi_tensor_id *stack; /* [n_tensors] the same */

@@ -6,6 +6,9 @@
  * may be missing in turn; all producers that are needed are collected, then run in the
  * graph's order.  Where that is not allowed (D3) the root in question is pinned, and another
  * walk follows; each root is pinned once, so it ends.
+ *
+ * With borders, what a chain leaves at hand is the middle of its way, the middle of the second half,
+ * and so on: the recursion of Chen et al., for which log n borders are there at a time.
  */
 #include "planner/draft_items.h"
 
@@ -160,14 +163,56 @@ worth_holding(const walk *w, zi_tensor_id r, zi_node_id base)
     return d->collect_ns > 0 && away_ns <= d->collect_ns;
 }
 
+/* Where a chain began and how far it came, in borders. */
+typedef struct stretch {
+    uint32_t from, to;
+} stretch;
+
+static uint32_t
+border_of(const walk *w, zi_tensor_id r)
+{
+    return w->d->border && r != ZI_ID_NONE ? w->d->border[r] : 0;
+}
+
+static stretch
+stretch_of_chain(const walk *w)
+{
+    stretch s = {0, 0};
+    for (size_t i = 0; i < w->chain.n && w->d->border; i++) {
+        const zi_node *x = &w->d->g->nodes[w->chain.at[i]];
+        for (uint32_t k = 0; k < x->n_in; k++) {
+            zi_tensor_id r = moving_root(w, x->in[k]);
+            if (r != ZI_ID_NONE && w->at_hand[r] && border_of(w, r) > s.from)
+                s.from = border_of(w, r);
+        }
+        for (uint32_t o = 0; o < x->n_out; o++) {
+            uint32_t b = border_of(w, moving_root(w, x->out[o]));
+            if (b > s.to) s.to = b;
+        }
+    }
+    return s;
+}
+
+/* The middle of the way, the middle of its second half, and so on. */
+static bool
+is_halfway(stretch s, uint32_t border)
+{
+    while (border && s.to > s.from + 1) {
+        s.from += (s.to - s.from) / 2;
+        if (s.from == border) return true;
+    }
+    return false;
+}
+
 /* Which of the things that the chain has brought stay at hand? */
 static void
-settle_chain(walk *w, zi_node_id base)
+settle_chain(walk *w, zi_node_id base, stretch way)
 {
     for (size_t i = 0; i < w->touched.n; i++) {
         zi_tensor_id r = w->touched.at[i];
         if (w->pinned[r]) continue;
-        w->at_hand[r] = w->wanted[r] || (used_later(w, r) && worth_holding(w, r, base));
+        w->at_hand[r] = w->wanted[r] || is_halfway(way, border_of(w, r)) ||
+                        (used_later(w, r) && worth_holding(w, r, base));
     }
     for (size_t i = 0; i < w->touched.n; i++) w->wanted[w->touched.at[i]] = false;
 }
@@ -178,6 +223,7 @@ run_chain(walk *w, zi_node_id base)
     zi_vec_clear(&w->chain);
     while (w->todo.n > 0) ZI_TRY(get_back(w, zi_vec_pop(&w->todo), base));
     if (w->chain.n) qsort(w->chain.at, w->chain.n, sizeof *w->chain.at, by_id);
+    stretch way = stretch_of_chain(w);
     for (size_t i = 0; i < w->chain.n; i++) {
         const zi_node *x = &w->d->g->nodes[w->chain.at[i]];
         ZI_TRY(zi_vec_push(&w->items, (zi_item){ZI_ACT_REDO, w->chain.at[i], base}));
@@ -186,7 +232,7 @@ run_chain(walk *w, zi_node_id base)
             if (r != ZI_ID_NONE && !w->at_hand[r]) ZI_TRY(zi_vec_push(&w->touched, r));
         }
     }
-    settle_chain(w, base);
+    settle_chain(w, base, way);
     return ZICO_OK;
 }
 

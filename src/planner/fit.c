@@ -1,5 +1,5 @@
 /* fit.c -- a planner's plan, so tight that its placement fits, too. */
-#include "planner/planner.h"
+#include "planner/planners.h"
 
 #include "base/try.h"
 
@@ -68,10 +68,11 @@ aim_lower(hunt *h, uint64_t slots)
     return true;
 }
 
-zico_status
-zi_planner_fit(const zi_planner_ops *ops, const zi_plan_task *task, uint64_t region_bytes,
-               uint64_t align, zi_plan **ret_plan, zi_place_stats *ret_stats,
-               uint64_t *ret_least)
+/* One planner's, placed within the budget. */
+static zico_status
+fit_one(const zi_planner_ops *ops, const zi_plan_task *task, uint64_t region_bytes,
+        uint64_t align, zi_plan **ret_plan, zi_place_stats *ret_stats,
+        uint64_t *ret_least)
 {
     hunt h = {.budget = task->budget_bytes,
               .goal = task->budget_bytes,
@@ -92,12 +93,71 @@ zi_planner_fit(const zi_planner_ops *ops, const zi_plan_task *task, uint64_t reg
         if (st < 0) return st;
         if (!h.budget || stats.peak_slot_bytes <= h.budget) {
             *ret_plan = p;
-            if (ret_stats) *ret_stats = stats;
+            *ret_stats = stats;
             return ZICO_OK;
         }
         zi_plan_free(p);
         more = aim_lower(&h, stats.peak_slot_bytes);
     }
-    if (ret_least) *ret_least = h.least;
+    *ret_least = h.least;
     return ZICO_E_NOPLAN;
+}
+
+/* auto: everybody's own, placed; the fastest of them.  What is fastest before placing may not fit
+ * where a slower one does. */
+static zico_status
+fit_fastest(const zi_plan_task *task, uint64_t region_bytes, uint64_t align,
+            zi_plan **ret_plan, zi_place_stats *ret_stats, uint64_t *ret_least)
+{
+    zi_plan *best = NULL;
+    uint64_t best_ns = UINT64_MAX;
+
+    *ret_least = UINT64_MAX;
+    for (size_t i = 0; zi_planner_at(i); i++) {
+        const zi_planner_ops *ops = zi_planner_at(i);
+        zi_plan              *p = NULL;
+        zi_place_stats        stats;
+        zi_forecast           f;
+        uint64_t              least = UINT64_MAX;
+        if (ops == &zi_planner_auto || ops == &zi_planner_keep_all) continue;
+        zico_status st = fit_one(ops, task, region_bytes, align, &p, &stats, &least);
+        if (st == ZICO_E_NOPLAN) {
+            if (least < *ret_least) *ret_least = least;
+            continue;
+        }
+        if (st >= 0) st = zi_plan_simulate(p, task->graph, task->cost, NULL, &f);
+        if (st < 0) {
+            zi_plan_free(p);
+            zi_plan_free(best);
+            return st;
+        }
+        if (best && f.step_ns >= best_ns) {
+            zi_plan_free(p);
+            continue;
+        }
+        zi_plan_free(best);
+        best = p;
+        best_ns = f.step_ns;
+        *ret_stats = stats;
+        if (ops == &zi_planner_keep) break; /* nothing is faster than doing nothing */
+    }
+    *ret_plan = best;
+    return best ? ZICO_OK : ZICO_E_NOPLAN;
+}
+
+zico_status
+zi_planner_fit(const zi_planner_ops *ops, const zi_plan_task *task, uint64_t region_bytes,
+               uint64_t align, zi_plan **ret_plan, zi_place_stats *ret_stats,
+               uint64_t *ret_least)
+{
+    zi_place_stats stats = {0};
+    uint64_t       least = UINT64_MAX;
+    zico_status    st =
+        ops == &zi_planner_auto
+               ? fit_fastest(task, region_bytes, align, ret_plan, &stats, &least)
+               : fit_one(ops, task, region_bytes, align, ret_plan, &stats, &least);
+
+    if (st >= 0 && ret_stats) *ret_stats = stats;
+    if (st == ZICO_E_NOPLAN && ret_least) *ret_least = least;
+    return st;
 }

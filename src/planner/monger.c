@@ -8,9 +8,12 @@
  *          the states in an unrolled network), or anywhere.  sqrt(n) segments; the greedy by
  *          bytes with the search of the published tool: three rounds of threshold = sqrt(kept
  *          x largest segment / 2), then an even grid.  Of all plans, the fastest that fits.
- * WE DROP  The recursive variant (O(log n) memory, O(n log n) time); marks by hand.
- * CHECKED  monger_test.c: costs and peaks published for VGG19 and for chains of unit cost, and
- *          the O(sqrt n) bound; planner_test.c.
+ *          Where none does, the recursive variant: borders are lost as well, and on the way
+ *          back the middle is kept, the middle of the second half, ... (O(log n) memory,
+ *          O(n log n) time).
+ * WE DROP  Marks by hand.
+ * CHECKED  monger_test.c: costs and peaks published for VGG19 and for chains of unit cost, the
+ *          O(sqrt n) and the O(log n) bound; planner_test.c.
  * COST     O(plans x nodes); at most some 60 plans.
  */
 #include "planner/monger.h"
@@ -117,6 +120,20 @@ zi_monger_cut(zi_draft *d, const zi_node_id *cut, size_t n_cuts)
     }
 }
 
+void
+zi_monger_halve(zi_draft *d, const zi_node_id *cut, size_t n_cuts, uint32_t *ret_border)
+{
+    zi_monger_cut(d, cut, n_cuts);
+    for (zi_tensor_id t = 0; t < d->g->n_tensors; t++) {
+        ret_border[t] = 0;
+        if (!d->fate[t].hold) continue;
+        ret_border[t] = 1 + segment_of(cut, n_cuts, d->uses[d->use_first[t]]);
+        d->fate[t].hold = false;
+        zi_draft_leave_in(d, t, ZI_FATE_REDO, zi_draft_turn_gap(d, t));
+    }
+    d->border = ret_border;
+}
+
 size_t
 zi_monger_greedy(const zi_draft *d, const zi_node_id *eligible, size_t n,
                  uint64_t threshold_bytes, zi_node_id *ret_cut, uint64_t *ret_kept_bytes,
@@ -153,6 +170,7 @@ typedef struct search {
     uint64_t    budget_bytes;
     zi_node_id *eligible, *cut;
     size_t      n_eligible;
+    uint32_t   *border; /* [n_tensors] */
     int         plans_left;
     zi_trial    best;
 } search;
@@ -215,6 +233,32 @@ search_all(search *s)
     return ZICO_OK;
 }
 
+/* Nothing fits: borders are lost, too.  Many small segments, then fewer. */
+static zico_status
+search_halves(search *s)
+{
+    zi_node_id backward = first_backward(s->d->g);
+    uint64_t   kept = 0, largest = 0;
+
+    ZI_TRY(zi_monger_eligible(s->d, 2, s->eligible, &s->n_eligible));
+    if (s->n_eligible < 2)
+        ZI_TRY(zi_monger_eligible(s->d, backward, s->eligible, &s->n_eligible));
+    (void)zi_monger_greedy(s->d, s->eligible, s->n_eligible, UINT64_MAX, s->cut, &kept,
+                           &largest);
+    for (uint64_t parts = 128; parts >= 4; parts /= 2) {
+        zi_trial now = {0};
+        uint64_t whole = 0;
+        size_t   n_cuts = zi_monger_greedy(s->d, s->eligible, s->n_eligible,
+                                           largest / parts, s->cut, &kept, &whole);
+        zi_monger_halve(s->d, s->cut, n_cuts, s->border);
+        zico_status st = zi_draft_try(s->d, "monger", s->budget_bytes, &now);
+        if (st == ZICO_E_LIMIT) continue; /* too often again: fewer segments */
+        if (st < 0) return st;
+        zi_trial_keep_better(&s->best, &now);
+    }
+    return ZICO_OK;
+}
+
 static zico_status
 solve(const zi_plan_task *task, zi_plan **ret_plan, uint64_t *ret_least)
 {
@@ -228,9 +272,11 @@ solve(const zi_plan_task *task, zi_plan **ret_plan, uint64_t *ret_least)
     ZI_TRY(zi_draft_new(task->graph, task->cost, &s.d));
     s.eligible = zi_calloc(n + 1u, sizeof *s.eligible);
     s.cut = zi_calloc(n + 1u, sizeof *s.cut);
-    if (s.eligible && s.cut) {
+    s.border = zi_calloc(task->graph->n_tensors + 1u, sizeof *s.border);
+    if (s.eligible && s.cut && s.border) {
         st = zi_draft_try(s.d, "monger", task->budget_bytes, &s.best);
         if (st >= 0 && !s.best.fits) st = search_all(&s);
+        if (st >= 0 && !s.best.fits) st = search_halves(&s);
         if (st >= 0)
             st = zi_trial_finish(&s.best, ret_plan, ret_least);
         else
@@ -238,6 +284,7 @@ solve(const zi_plan_task *task, zi_plan **ret_plan, uint64_t *ret_least)
     }
     zi_free(s.eligible);
     zi_free(s.cut);
+    zi_free(s.border);
     zi_draft_free(s.d);
     return st;
 }

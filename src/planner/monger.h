@@ -10,6 +10,12 @@
  * stays. */
 void zi_monger_cut(zi_draft *d, const zi_node_id *cut, size_t n_cuts);
 
+/* The same segments, but their borders are made again, too: on the way back the middle of what
+ * was lost is kept, the middle of its second half, and so on.  ret_border [n_tensors] is the
+ * draft's to read for as long as it has these fates. */
+void
+zi_monger_halve(zi_draft *d, const zi_node_id *cut, size_t n_cuts, uint32_t *ret_border);
+
 /* Every floor(sqrt(n))-th of n eligible nodes.  ret_cut has room for n; returns how many. */
 size_t zi_monger_sqrt(const zi_node_id *eligible, size_t n, zi_node_id *ret_cut);
 

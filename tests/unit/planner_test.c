@@ -163,6 +163,43 @@ placed_within_budget(void **state)
     assert_true(n_placed >= t_n_nets);
 }
 
+/* auto finds a place wherever anybody does, and is as fast as the fastest of them. */
+static void
+auto_fits_like_the_best(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < t_n_nets; i++) {
+        zi_graph *g = t_nets[i].make();
+        zi_cost  *c = guess(g);
+        uint64_t  ns, peak = keep_peak(g, c, &ns);
+        for (unsigned percent = 110; percent >= 40; percent -= 14) {
+            zi_plan_task task = {.graph = g,
+                                 .cost = c,
+                                 .budget_bytes = peak * percent / 100};
+            uint64_t     best = UINT64_MAX;
+            for (size_t k = 0; zi_planner_at(k); k++) {
+                const zi_planner_ops *ops =
+                    zi_planner_at(zi_planner_at(k + 1) ? k + 1 : 0);
+                zi_plan    *p;
+                zi_forecast f;
+                zico_status st = zi_planner_fit(ops, &task, 0, 64, &p, NULL, NULL);
+                bool        is_auto = !strcmp(ops->name, "auto"); /* comes last */
+                if (st == ZICO_E_NOPLAN) {
+                    assert_true(!is_auto || best == UINT64_MAX);
+                    continue;
+                }
+                expect_ok(st);
+                expect_ok(zi_plan_simulate(p, g, c, NULL, &f));
+                if (is_auto) assert_int_equal(best, f.step_ns);
+                if (f.step_ns < best && strcmp(ops->name, "keep-all")) best = f.step_ns;
+                zi_plan_free(p);
+            }
+        }
+        zi_cost_free(c);
+        zi_graph_free(g);
+    }
+}
+
 /* Names are unique, files are called like them, auto comes first. */
 static void
 table(void **state)
@@ -182,6 +219,7 @@ main(void)
         cmocka_unit_test(nets_and_budgets),
         cmocka_unit_test(random_graphs),
         cmocka_unit_test(placed_within_budget),
+        cmocka_unit_test(auto_fits_like_the_best),
     };
     return t_main(tests);
 }
