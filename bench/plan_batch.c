@@ -1,13 +1,18 @@
 /* plan_batch.c -- the largest batch that each planner runs in the memory of a small one.
  *
+ *     plan_batch [--measure] [NET...]
+ *
  * The budget is what keep needs for the batch in the table; sizes are exact, so nothing need be
- * executed. */
+ * executed, but --measure runs the best planner at its largest batch, for the samples per second. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/plan_study.h"
+#include "plan_nets.h"
+
+#define MEASURED 2
 
 static const struct {
     const char *name, *spec;
@@ -29,42 +34,78 @@ must(zico_status st, const zi_train_diag *diag)
     exit(1);
 }
 
+/* Samples per second with the planner, and what the kernel saw. */
+static double
+throughput(zi_study_options opt, int64_t batch, const char *planner, uint64_t budget,
+           uint64_t *ret_kernel_bytes)
+{
+    zi_train_diag diag = {0};
+    zi_study      s;
+    zi_study_row  row;
+
+    opt.batch = batch;
+    must(zi_study_open(&opt, &diag, &s),
+         &diag); /* times are guesses, as they were before */
+    s.opt.n_steps = MEASURED;
+    must(zi_study_ask(&s, zi_planner_find(planner), budget, &diag, &row, NULL), &diag);
+    zi_study_close(&s);
+    if (!row.fits) return NAN;
+    *ret_kernel_bytes = row.kernel_bytes;
+    return (double)batch * 1e9 / (double)row.step_ns;
+}
+
+static double
+study_net(size_t i, const char *tier, bool measure)
+{
+    static const char *const planners[] = {"vdnn", "superneurons", "monger", "capuchin"};
+    zi_study_options opt = {.net = nets[i].spec, .batch = nets[i].batch, .tier = tier};
+    zi_train_diag    diag = {0};
+    zi_study         s;
+    int64_t          best = 0;
+    const char      *best_planner = "keep";
+
+    must(zi_study_open(&opt, &diag, &s), &diag);
+    uint64_t budget = s.keep_bytes, kernel = 0;
+    zi_study_close(&s);
+    printf("%-12s %7.1f MiB: keep %lld", nets[i].name, (double)budget / 1048576,
+           (long long)nets[i].batch);
+    for (size_t k = 0; k < sizeof planners / sizeof planners[0]; k++) {
+        int64_t batch = 0;
+        must(zi_study_max_batch(&opt, zi_planner_find(planners[k]), budget, &diag,
+                                &batch),
+             &diag);
+        printf("  %s %lld", planners[k], (long long)batch);
+        fflush(stdout);
+        if (batch <= best) continue;
+        best = batch;
+        best_planner = planners[k];
+    }
+    double times = (double)best / (double)nets[i].batch;
+    printf("  best %.2fx\n", times);
+    if (measure) {
+        double keep = throughput(opt, nets[i].batch, "keep", budget, &kernel);
+        double most = throughput(opt, best, best_planner, budget, &kernel);
+        printf("%-12s %s at %lld: %.1f samples/s, keep at %lld: %.1f; kernel %.1f MiB\n",
+               nets[i].name, best_planner, (long long)best, most,
+               (long long)nets[i].batch, keep, (double)kernel / 1048576);
+    }
+    fflush(stdout);
+    return times;
+}
+
 int
 main(int argc, char **argv)
 {
-    static const char *const planners[] = {"vdnn", "superneurons", "monger", "capuchin"};
-    double                   log_best = 0;
-    unsigned                 n = 0;
-    const char              *tmp = getenv("TMPDIR");
-    char                     tier[4200];
+    const char *tmp = getenv("TMPDIR");
+    char        tier[4200];
+    bool        measure = argc > 1 && !strcmp(argv[1], "--measure");
+    double      log_best = 0;
+    unsigned    n = 0;
 
     snprintf(tier, sizeof tier, "file:%s", tmp && *tmp ? tmp : "/var/tmp");
     for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++) {
-        bool wanted = argc < 2;
-        for (int k = 1; k < argc; k++) wanted |= !strcmp(argv[k], nets[i].name);
-        if (!wanted) continue;
-        zi_study_options opt = {.net = nets[i].spec,
-                                .batch = nets[i].batch,
-                                .tier = tier};
-        zi_train_diag    diag = {0};
-        zi_study         s;
-        must(zi_study_open(&opt, &diag, &s), &diag);
-        uint64_t budget = s.keep_bytes;
-        zi_study_close(&s);
-        printf("%-12s %7.1f MiB: keep %lld", nets[i].name, (double)budget / 1048576,
-               (long long)nets[i].batch);
-        int64_t best = 0;
-        for (size_t k = 0; k < sizeof planners / sizeof planners[0]; k++) {
-            int64_t batch = 0;
-            must(zi_study_max_batch(&opt, zi_planner_find(planners[k]), budget, &diag,
-                                    &batch),
-                 &diag);
-            printf("  %s %lld", planners[k], (long long)batch);
-            fflush(stdout);
-            if (batch > best) best = batch;
-        }
-        printf("  best %.2fx\n", (double)best / (double)nets[i].batch);
-        log_best += log((double)best / (double)nets[i].batch);
+        if (!bench_wanted(nets[i].name, argv + 1 + measure, argc - 1 - measure)) continue;
+        log_best += log(study_net(i, tier, measure));
         n++;
     }
     if (n)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """PyTorch beside our plans: plainly, and with torch.utils.checkpoint (sequential segments).
 
-    plan_checkpoint.py [--to FILE] [--segments 0,2,4,8] [--steps 3] [NET...]
+    plan_checkpoint.py [--to FILE] [--segments 2,4,8] [--steps 3] [--formats nchw] [NET...]
 
 The networks, batches and optimizer of bench/plan_nets.h.  Each point in a process of its own: its
 time is the median of the steps, its peak what an allocation recorder (bench/recorder) counts
@@ -182,7 +182,7 @@ def point(name, segments, opt, env, form):
 
 
 def study(name, opt, env):
-    forms = ["nchw"] if name in ("lstm_lm", "gpt") else ["nchw", "channels_last"]
+    forms = ["nchw"] if name in ("lstm_lm", "gpt") else opt.formats.split(",")
     plain = {f: point(name, 0, opt, env, f) for f in forms}
     form = min(forms, key=lambda f: plain[f]["time"])
     rows = [(0, plain[form])]
@@ -199,6 +199,7 @@ def main():
     p.add_argument("--to")
     p.add_argument("--segments", default="2,4,8")
     p.add_argument("--steps", type=int, default=3)
+    p.add_argument("--formats", default="nchw,channels_last", help="tried; the faster one counts")
     p.add_argument("--worker")
     p.add_argument("nets", nargs="*")
     opt = p.parse_args()

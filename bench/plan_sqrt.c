@@ -8,10 +8,11 @@
 #include <time.h>
 
 #include "graph/builder.h"
-#include "planner/planner.h"
+#include "planner/monger.h"
 #include "report/report.h"
 
 #define N_SIZES 5
+#define N_WAYS  3
 
 static double
 now_s(void)
@@ -57,12 +58,47 @@ unrolled(int steps, int64_t batch, int64_t hidden)
     exit(1);
 }
 
+/* The smallest peak: keep's; of segments whose borders stay; and with the recursion. */
+static uint64_t
+least_of(int way, const zi_graph *g, const zi_cost *c)
+{
+    zi_plan_task task = {.graph = g, .cost = c, .budget_bytes = 1};
+    zi_plan     *p;
+    uint64_t     least = 0, kept, whole;
+    if (way != 1) {
+        const zi_planner_ops *ops = zi_planner_find(way == 0 ? "keep" : "monger");
+        if (ops->solve(&task, &p, &least) != ZICO_E_NOPLAN) exit(1);
+        return least;
+    }
+    zi_node_id *eligible = calloc(g->n_nodes, sizeof *eligible);
+    zi_node_id *cut = calloc(g->n_nodes, sizeof *cut);
+    zi_draft   *d;
+    size_t      n;
+    zi_trial    best = {0}, now;
+    if (!eligible || !cut || zi_draft_new(g, c, &d) < 0) exit(1);
+    if (zi_monger_eligible(d, 2, eligible, &n) < 0) exit(1);
+    (void)zi_monger_greedy(d, eligible, n, UINT64_MAX, cut, &kept, &whole);
+    for (double parts = 2; parts < 200; parts *= 1.3) {
+        uint64_t threshold = (uint64_t)((double)whole / parts);
+        zi_monger_cut(d, cut,
+                      zi_monger_greedy(d, eligible, n, threshold, cut, &kept, &kept));
+        if (zi_draft_try(d, "monger", 1, &now) < 0) exit(1);
+        zi_trial_keep_better(&best, &now);
+    }
+    least = best.forecast.peak_bytes;
+    zi_plan_free(best.plan);
+    zi_draft_free(d);
+    free(eligible);
+    free(cut);
+    return least;
+}
+
 int
 main(int argc, char **argv)
 {
     static const int   size[N_SIZES] = {63, 125, 250, 500, 1000};
-    static const char *name[] = {"keep", "monger"};
-    double             x[2][N_SIZES], y[2][N_SIZES];
+    static const char *name[] = {"keep", "segments", "halving"};
+    double             x[N_WAYS][N_SIZES], y[N_WAYS][N_SIZES];
 
     for (int i = 0; i < N_SIZES; i++) {
         zi_graph *g = unrolled(size[i], 16, 256);
@@ -70,35 +106,31 @@ main(int argc, char **argv)
         if (zi_cost_guess(g, &c) < 0) return 1;
         uint64_t fixed = zi_cost_fixed_bytes(g, c);
         printf("%4d steps, %5u nodes:", size[i], g->n_nodes);
-        for (int k = 0; k < 2; k++) {
-            zi_plan_task task = {.graph = g, .cost = c, .budget_bytes = 1};
-            zi_plan     *p;
-            uint64_t     least = 0;
-            double       t0 = now_s();
-            if (zi_planner_find(name[k])->solve(&task, &p, &least) != ZICO_E_NOPLAN)
-                return 1;
-            double   t1 = now_s();
-            uint64_t acts = least - fixed;
+        for (int k = 0; k < N_WAYS; k++) {
+            double   t0 = now_s();
+            uint64_t acts = least_of(k, g, c) - fixed;
             x[k][i] = size[i];
             y[k][i] = (double)acts;
-            printf("  %s %.1f MiB (%.2f s)", name[k], (double)acts / 1048576, t1 - t0);
+            printf("  %s %.1f MiB (%.2f s)", name[k], (double)acts / 1048576,
+                   now_s() - t0);
         }
-        printf("  monger / sqrt(n): %.2f MiB\n",
+        printf("  segments / sqrt(n): %.2f MiB\n",
                y[1][i] / 1048576 / sqrt((double)size[i]));
         zi_cost_free(c);
         zi_graph_free(g);
     }
     if (argc < 2) return 0;
-    zi_series series[2] = {{.name = name[0], .x = x[0], .y = y[0], .n = N_SIZES},
-                           {.name = name[1], .x = x[1], .y = y[1], .n = N_SIZES}};
-    zi_plot   plot = {.kind = ZI_PLOT_FRONT,
-                      .title = "An unrolled LSTM: activations by number of steps",
-                      .x = {.label = "steps", .unit = ZI_UNIT_NUMBER},
-                      .y = {.label = "activations", .unit = ZI_UNIT_BYTES},
-                      .series = series,
-                      .n_series = 2};
-    zi_str    svg = {0};
-    FILE     *f = zi_plot_svg(&plot, &svg) >= 0 ? fopen(argv[1], "w") : NULL;
+    zi_series series[N_WAYS];
+    for (int k = 0; k < N_WAYS; k++)
+        series[k] = (zi_series){.name = name[k], .x = x[k], .y = y[k], .n = N_SIZES};
+    zi_plot plot = {.kind = ZI_PLOT_FRONT,
+                    .title = "An unrolled LSTM: activations by number of steps",
+                    .x = {.label = "steps", .unit = ZI_UNIT_NUMBER},
+                    .y = {.label = "activations", .unit = ZI_UNIT_BYTES},
+                    .series = series,
+                    .n_series = N_WAYS};
+    zi_str  svg = {0};
+    FILE   *f = zi_plot_svg(&plot, &svg) >= 0 ? fopen(argv[1], "w") : NULL;
     if (!f) return 1;
     fputs(zi_str_get(&svg), f);
     zi_str_free(&svg);

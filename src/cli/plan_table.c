@@ -167,14 +167,18 @@ typedef struct curves {
     double    x[PLANNERS_MAX][ZI_PLAN_BUDGETS_MAX], y[PLANNERS_MAX][ZI_PLAN_BUDGETS_MAX];
 } curves;
 
-/* One curve per planner: peak against step time, smallest peak first. */
+/* One curve per planner: peak against step time, smallest peak first.  auto would lie on top of
+ * the best of the others. */
 static void
 make_curves(const zi_plan_answer *a, curves *c)
 {
+    bool several = false;
+    for (size_t i = 1; i < a->rows.n; i++)
+        several |= strcmp(a->rows.at[i].planner, a->rows.at[0].planner) != 0;
     for (size_t i = 0; i < a->rows.n; i++) {
         const zi_study_row *r = &a->rows.at[i];
         size_t              k = 0;
-        if (!r->fits) continue;
+        if (!r->fits || (several && !strcmp(r->planner, "auto"))) continue;
         while (k < c->n && strcmp(c->series[k].name, r->planner)) k++;
         if (k == c->n) {
             if (c->n == PLANNERS_MAX) continue;
@@ -193,6 +197,24 @@ make_curves(const zi_plan_answer *a, curves *c)
     }
 }
 
+/* The axis of times begins near the fastest: differences are what is asked for. */
+static zi_axis
+time_axis(const curves *c)
+{
+    double lo = INFINITY, hi = 0;
+    for (size_t k = 0; k < c->n; k++)
+        for (size_t i = 0; i < c->series[k].n; i++) {
+            if (c->y[k][i] < lo) lo = c->y[k][i];
+            if (c->y[k][i] > hi) hi = c->y[k][i];
+        }
+    double more = hi > 1.1 * lo ? 0.05 * (hi - lo) : 0.005 * lo;
+    return (zi_axis){.label = "step time",
+                     .unit = ZI_UNIT_NS,
+                     .fixed = c->n > 0,
+                     .lo = lo - more,
+                     .hi = hi + more};
+}
+
 static zi_plot
 plot_of(const zi_study *s, const curves *c)
 {
@@ -200,7 +222,7 @@ plot_of(const zi_study *s, const curves *c)
                      .title = s->opt.net,
                      .note = s->opt.n_steps ? "step time measured" : "step time foreseen",
                      .x = {.label = "peak memory", .unit = ZI_UNIT_BYTES},
-                     .y = {.label = "step time", .unit = ZI_UNIT_NS},
+                     .y = time_axis(c),
                      .series = c->series,
                      .n_series = c->n};
 }
