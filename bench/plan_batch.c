@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "cli/plan_study.h"
-#include "plan_nets.h"
+#include "plan_bench.h"
 
 #define MEASURED 2
 

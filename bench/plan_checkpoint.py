@@ -3,7 +3,7 @@
 
     plan_checkpoint.py [--to FILE] [--segments 2,4,8] [--steps 3] [--formats nchw] [NET...]
 
-The networks, batches and optimizer of bench/plan_nets.h.  Each point in a process of its own: its
+The networks, batches and optimizer of bench/plan_bench.h.  Each point in a process of its own: its
 time is the median of the steps, its peak what an allocation recorder (bench/recorder) counts
 during a step above what an idle Python with torch holds.  Chains are cut by checkpoint_sequential
 into so many segments of modules; the LSTMs into so many stretches of time, with the state

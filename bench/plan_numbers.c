@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan_nets.h"
+#include "plan_bench.h"
 #include "cli/plan_study.h"
 
 #define PLANNERS_MAX 12

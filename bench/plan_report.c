@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan_nets.h"
+#include "plan_bench.h"
 #include "report/report.h"
 
 #define ROWS_MAX 2000

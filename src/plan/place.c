@@ -36,8 +36,8 @@
 #define LOOK_AHEAD     160       /* births looked through for them                   */
 #define WASTE_PERCENT  2         /* a slot filled so well is good enough              */
 #define FIXED_SLOT     16u       /* regions after which another fixed slot is opened  */
-#define MEETINGS       30000000u /* pairs of lives looked at for a tighter mapping */
-#define ROUNDS_MAX     60u
+#define MEETINGS       60000000u /* pairs of lives looked at for a tighter mapping */
+#define ROUNDS_MAX     300u
 
 typedef struct life {
     uint32_t born, died; /* acts, inclusive */

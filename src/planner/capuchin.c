@@ -24,6 +24,7 @@
 #include "planner/capuchin.h"
 #include "planner/monger.h"
 #include "planner/planners.h"
+#include "planner/vdnn.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -715,14 +716,9 @@ plan_all_ways(zi_draft *d, const zi_plan_task *task, const uint64_t *lead_ns,
     return st;
 }
 
-/* The last resort, as the paper's passive mode: whatever can leave goes out at once, and comes
- * back when it is touched; then as much of that as the budget allows is taken back. */
-static zico_status
-plan_on_demand(zi_draft *d, const zi_plan_task *task, zi_trial *best)
+static void
+swap_everything(zi_draft *d)
 {
-    zi_trial now = {0};
-
-    if (!zi_draft_has_tier(d)) return ZICO_OK;
     zi_draft_reset(d);
     d->early_out = false;
     d->on_demand = true;
@@ -733,6 +729,14 @@ plan_on_demand(zi_draft *d, const zi_plan_task *task, zi_trial *best)
         d->fate[t].barrier = true;
         d->fate[t].gap_ns = 1; /* in every gap, not only in the longest */
     }
+}
+
+/* Look at the draft as it is, and take back as much as the budget allows. */
+static zico_status
+try_and_refine(zi_draft *d, const zi_plan_task *task, zi_trial *best)
+{
+    zi_trial now = {0};
+
     ZI_TRY(zi_draft_try(d, "capuchin", task->budget_bytes, &now));
     zico_status st = now.fits ? zi_capuchin_refine(d, "capuchin", task->budget_bytes,
                                                    effort(task), &now)
@@ -743,6 +747,18 @@ plan_on_demand(zi_draft *d, const zi_plan_task *task, zi_trial *best)
     }
     zi_trial_keep_better(best, &now);
     return ZICO_OK;
+}
+
+/* The last resort, as the paper's passive mode: whatever can leave goes out at once, and comes
+ * back when it is touched, or one layer ahead, whichever is faster. */
+static zico_status
+plan_on_demand(zi_draft *d, const zi_plan_task *task, zi_trial *best)
+{
+    if (!zi_draft_has_tier(d)) return ZICO_OK;
+    ZI_TRY(zi_vdnn_apply(d, ZI_VDNN_ALL));
+    ZI_TRY(try_and_refine(d, task, best));
+    swap_everything(d);
+    return try_and_refine(d, task, best);
 }
 
 zico_status

@@ -1,9 +1,9 @@
-/* plan_nets.h -- the networks of the figures in docs/benchmarks.md, "Plans".
+/* plan_bench.h -- the networks of the figures in docs/benchmarks.md, "Plans".
  *
  * Batches so large that feature maps outweigh parameters, as in every job that lacks memory; the
  * classifier of vgg16 and the vocabularies are small for the same reason. */
-#ifndef ZI_BENCH_PLAN_NETS_H
-#define ZI_BENCH_PLAN_NETS_H
+#ifndef ZI_PLAN_BENCH_H
+#define ZI_PLAN_BENCH_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,4 +34,4 @@ bench_wanted(const char *net, char *const *names, int n_names)
     return n_names == 0;
 }
 
-#endif /* ZI_BENCH_PLAN_NETS_H */
+#endif /* ZI_PLAN_BENCH_H */
