@@ -15,6 +15,7 @@ typedef struct infer_words {
     const char   *load, *socket, *trace;
     uint64_t      batch, steps, warmup, threads, seed, budget;
     double        latency_ms; /* 0: no bound */
+    double        rate;       /* requests a second; 0: one after the other */
     bool          json;
 } infer_words;
 
@@ -66,9 +67,10 @@ prepare(infer *r, const zi_data_spec *spec)
     return st;
 }
 
-/* One batch, from the moment it is handed over until its result is there. */
+/* One batch, from the moment it is handed over (or, at a rate, was due) until its result is
+ * there. */
 static zico_status
-one_step(infer *r, uint64_t step, uint64_t *ret_ns)
+one_step(infer *r, uint64_t step, uint64_t due_ns, uint64_t *ret_ns)
 {
     const zi_os        *os = zi_os_real();
     const zi_batch     *b;
@@ -76,7 +78,8 @@ one_step(infer *r, uint64_t step, uint64_t *ret_ns)
 
     zico_status st = zi_loader_next(r->loader, &r->diag, &b);
     if (st < 0) return st;
-    uint64_t begin = os->now_ns(os);
+    if (due_ns) os->sleep_until(os, due_ns);
+    uint64_t begin = due_ns ? due_ns : os->now_ns(os);
     st = zi_engine_step(r->engine, b->x, b->y, 0, step);
     if (st >= 0) st = zi_engine_result(r->engine, true, &res);
     if (st >= 0) st = res.status;
@@ -87,13 +90,18 @@ one_step(infer *r, uint64_t step, uint64_t *ret_ns)
 static zico_status
 measure(infer *r)
 {
-    uint64_t    spare;
-    zico_status st = ZICO_OK;
+    const zi_os *os = zi_os_real();
+    uint64_t     spare;
+    zico_status  st = ZICO_OK;
 
     for (uint64_t i = 0; st >= 0 && i < r->w->warmup; i++)
-        st = one_step(r, i + 1, &spare);
-    for (uint64_t i = 0; st >= 0 && i < r->w->steps; i++)
-        st = one_step(r, r->w->warmup + i + 1, &r->ns[i]);
+        st = one_step(r, i + 1, 0, &spare);
+    uint64_t from = os->now_ns(os);
+    for (uint64_t i = 0; st >= 0 && i < r->w->steps; i++) {
+        uint64_t due =
+            r->w->rate > 0 ? from + (uint64_t)((double)i * 1e9 / r->w->rate) : 0;
+        st = one_step(r, r->w->warmup + i + 1, due, &r->ns[i]);
+    }
     return st;
 }
 
@@ -200,6 +208,8 @@ zi_cmd_infer(int argc, char **argv)
         {"budget", ZI_ARG_SIZE, &w.budget, "BYTES", "use no more memory for tensors"},
         {"latency", ZI_ARG_REAL, &w.latency_ms, "MS",
          "a step should take no longer: goes before others, and is counted"},
+        {"rate", ZI_ARG_REAL, &w.rate, "HZ",
+         "so many requests a second; waiting counts (one after the other)"},
         {"socket", ZI_ARG_TEXT, &w.socket, "PATH",
          "be a job of that broker ($ZICO_SOCKET)"},
         {"json", ZI_ARG_FLAG, &w.json, NULL, "for programs, times in nanoseconds"},

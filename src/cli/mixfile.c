@@ -8,6 +8,8 @@
 #include "base/try.h"
 #include "cli/yaml_file.h"
 
+#define MOVE_BYTES_PER_S 1e9 /* a suspended job to its spill file and back */
+
 /* -- the form ------------------------------------------------------------------------------ */
 
 static const cyaml_schema_value_t word_schema = {
@@ -131,6 +133,7 @@ understand_job(zi_yaml *y, const zi_mix_entry *e, zi_sim_job *ret_job)
     if (e->native && strcmp(e->native, "yes") && strcmp(e->native, "no"))
         zi_yaml_blame(y, "native", e->native, 0, "'%s' is neither yes nor no", e->native);
     ret_job->native = !e->native || !strcmp(e->native, "yes");
+    ret_job->can_suspend = ret_job->native;
     ret_job->weight_milli = (uint32_t)(weight * 1000 + 0.5);
     ret_job->scaling = scaling;
     ret_job->time_noise = noise;
@@ -144,7 +147,9 @@ understand_options(zi_yaml *y, const zi_mixfile *f, zi_sim_options *ret_opt)
 {
     double cores = 2, seed = 1;
 
-    *ret_opt = (zi_sim_options){.horizon_ns = 60000000000ull, .region_bytes = 16u << 20};
+    *ret_opt = (zi_sim_options){.horizon_ns = 60000000000ull,
+                                .region_bytes = 16u << 20,
+                                .move_bytes_per_s = MOVE_BYTES_PER_S};
     zi_yaml_check(y, "cores", f->cores, 1, ZI_SIM_CORES_MAX, &cores);
     zi_yaml_check(y, "seed", f->seed, 0, 1e15, &seed);
     zi_yaml_seconds(y, "seconds", f->seconds, &ret_opt->horizon_ns);

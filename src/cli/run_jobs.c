@@ -503,19 +503,31 @@ exit_code(const zi_run_result *res)
     return res->n_failed ? 1 : 0;
 }
 
+static bool
+is_another(const char *word, const char *const *list, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (strcmp(word, list[i]) == 0) return false;
+    return true;
+}
+
+/* The usual three, and the one that was asked for besides. */
 static int
 compare_policies(const zi_run_options *opt, zi_jobfile *file, uint64_t budget)
 {
-    static const char *const policy[] = {"temporal", "spatial", "zico"};
-    zi_run_result           *res = zi_calloc(3, sizeof *res);
-    zi_history              *history = NULL; /* of the last one */
-    char                     socket_path[ZI_RUNDIR_PATH_MAX];
-    int                      code = 0;
-    unsigned                 n = 0;
+    const char    *policy[4] = {"temporal", "spatial", "zico"};
+    unsigned       n_policies = 3;
+    zi_run_result *res = zi_calloc(4, sizeof *res);
+    zi_history    *history = NULL; /* of the last one */
+    char           socket_path[ZI_RUNDIR_PATH_MAX];
+    int            code = 0;
+    unsigned       n = 0;
 
     if (!res) return 1;
+    if (opt->policy && is_another(opt->policy, policy, 3))
+        policy[n_policies++] = opt->policy;
     if (!budget && zi_ensure_default_budget(&budget) < 0) code = 1;
-    for (; n < 3 && !n_interrupts && code != 1; n++) {
+    for (; n < n_policies && !n_interrupts && code != 1; n++) {
         fprintf(stderr, "== %s\n", policy[n]);
         if (private_broker(opt, opt->out_dir, policy[n], budget, file->region_bytes, NULL,
                            socket_path) < 0) {

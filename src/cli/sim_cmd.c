@@ -375,7 +375,9 @@ zi_cmd_sim(int argc, char **argv)
     study        s = {0};
     size_t       n_rest = 0;
     const zi_arg arg[] = {
-        {"policy", ZI_ARG_TEXT, &policy, "LIST", "with commas between (" CHOICES ")"},
+        {"policy", ZI_ARG_TEXT, &policy, "LIST",
+         "with commas between (" CHOICES
+         "); salus:fifo, :pack, :srtf, :fair and gandiva[:slice=S] are known, too"},
         {"budget", ZI_ARG_TEXT, &budget, "LIST",
          "sizes, or shares of the sum of peaks (100% down to 50%)"},
         {"svg", ZI_ARG_TEXT, &svg, "FILE", "write the curves as a picture"},

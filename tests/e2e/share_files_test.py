@@ -150,6 +150,13 @@ class Files(unittest.TestCase):
             self.assertLessEqual(r["peak_bytes"], r["budget_bytes"])
         jobs = json.loads(self.zico("sim", name, "--json", "--policy", "zico", "--budget", "1G").stdout)
         self.assertEqual(["a", "b-1", "b-2"], [j["job"] for j in jobs])
+        others = "salus:fifo,salus:pack,salus:srtf,salus:fair,gandiva:slice=5"
+        rows = json.loads(self.zico("sim", name, "--json", "--budget", "80%,70%",
+                                    "--policy", others).stdout)
+        self.assertEqual(sorted(others.split(",") * 2), sorted(r["policy"] for r in rows))
+        for r in rows:
+            self.assertGreater(r["throughput"], 0.3, r)
+            self.assertLessEqual(r["peak_bytes"], r["budget_bytes"])
         done = self.zico("sim", self.write(MIX.replace("lean", "leen"), "bad.yaml"))
         self.assertEqual(2, done.returncode)
         self.assertIn("bad.yaml:9: shape: 'leen' is none of", done.stderr)
