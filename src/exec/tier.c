@@ -21,9 +21,21 @@ struct zi_tier {
     bool             direct;
     char            *ram;
     uint64_t         size_bytes;
+    bool             solid; /* every byte has its block: a loss can be seen */
     _Atomic uint64_t out_bytes, in_bytes, out_ns, in_ns;
 };
 
+/* Past the page cache where the file system allows it. */
+static long
+open_either_way(zi_tier *t, const char *path, int flags)
+{
+    long fd = t->os->open_file(t->os, path, flags | O_DIRECT, 0600);
+
+    t->direct = fd >= 0;
+    return fd == -EINVAL ? t->os->open_file(t->os, path, flags, 0600) : fd;
+}
+
+/* A file that never has a name; where that cannot be, one that loses it at once. */
 static zico_status
 open_file(zi_tier *t, const char *dir)
 {
@@ -32,10 +44,13 @@ open_file(zi_tier *t, const char *dir)
         snprintf(path, sizeof path, "%s/zico-spill-%d-%p", dir, (int)getpid(), (void *)t);
 
     if (len < 0 || (size_t)len >= sizeof path) return ZICO_E_ARG;
-    const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
-    long      fd = t->os->open_file(t->os, path, flags | O_DIRECT, 0600);
-    t->direct = fd >= 0;
-    if (fd == -EINVAL) fd = t->os->open_file(t->os, path, flags, 0600);
+    long fd = open_either_way(t, dir, O_RDWR | O_TMPFILE | O_CLOEXEC);
+    if (fd >= 0) {
+        t->fd = (int)fd;
+        return ZICO_OK;
+    }
+    if (fd != -EOPNOTSUPP && fd != -EISDIR && fd != -EINVAL) return zi_os_status(fd);
+    fd = open_either_way(t, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC);
     if (fd < 0) return zi_os_status(fd);
     t->fd = (int)fd;
     return zi_os_status(t->os->unlink(t->os, path));
@@ -70,6 +85,15 @@ zi_tier_close(zi_tier *t)
     zi_free(t);
 }
 
+/* As many blocks as bytes, by the kernel's count. */
+static bool
+is_solid(const zi_tier *t)
+{
+    uint64_t size, blocks;
+    return t->os->file_bytes(t->os, t->fd, &size, &blocks) >= 0 &&
+           size >= t->size_bytes && blocks >= t->size_bytes;
+}
+
 zico_status
 zi_tier_reserve(zi_tier *t, uint64_t size_bytes)
 {
@@ -87,6 +111,7 @@ zi_tier_reserve(zi_tier *t, uint64_t size_bytes)
         t->ram = more;
     }
     t->size_bytes = size;
+    t->solid = t->fd >= 0 && is_solid(t);
     return ZICO_OK;
 }
 
@@ -121,9 +146,10 @@ move(zi_tier *t, uint64_t at, char *mem, uint64_t n_bytes, bool out)
     const uint64_t n = (n_bytes + ZI_TIER_ALIGN - 1) / ZI_TIER_ALIGN * ZI_TIER_ALIGN;
 
     if (at % ZI_TIER_ALIGN || at + n > t->size_bytes) return ZICO_E_ARG;
-    if (t->fd >= 0)
+    if (t->fd >= 0) {
         ZI_TRY(file_move(t, at, mem, n, out));
-    else
+        if (!out && t->solid && !is_solid(t)) return ZICO_E_IO; /* somebody cut it */
+    } else
         memcpy(out ? t->ram + at : mem, out ? mem : t->ram + at, n_bytes);
     atomic_fetch_add(out ? &t->out_bytes : &t->in_bytes, n_bytes);
     atomic_fetch_add(out ? &t->out_ns : &t->in_ns, t->os->now_ns(t->os) - begin);

@@ -1,7 +1,7 @@
 /* exec/tier.h -- where tensors go that a plan moves out, and come back from.
  *
- * file:DIR  one file, made large enough before the first step, unlinked as soon as it is open
- *           (nothing is left behind, whatever happens), read and written past the page cache
+ * file:DIR  one file without a name (nothing is left behind, whatever happens), made large
+ *           enough before the first step, read and written past the page cache
  *           where the file system allows it, else dropped from it.
  * ram       ordinary memory.  On the host device this frees nothing: for tests.
  *

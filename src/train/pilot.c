@@ -112,11 +112,17 @@ open_tier(zi_pilot *p, zi_train_diag *diag)
     return ZICO_OK;
 }
 
+/* How fast it is.  One that nobody asked for and that has no room is done without. */
 static zico_status
-probe_tier(zi_pilot *p, zi_train_diag *diag)
+probe_tier(zi_pilot *p, bool may_close, zi_train_diag *diag)
 {
     if (!p->tier || p->out_bps > 0) return ZICO_OK;
     zico_status st = zi_tier_measure(p->tier, TIER_PROBE, &p->out_bps, &p->in_bps);
+    if (st < 0 && !p->o.tier && may_close) {
+        zi_tier_close(p->tier);
+        p->tier = NULL;
+        return ZICO_OK;
+    }
     if (st < 0)
         return zi_train_fail(diag, st,
                              "no room for what is moved out in %s: %s; --tier "
@@ -323,7 +329,7 @@ first_squeeze(zi_pilot *p, zi_train_diag *diag)
     zi_cost   *c;
 
     if (may_swap(p)) ZI_TRY(open_tier(p, diag));
-    ZI_TRY(probe_tier(p, diag));
+    ZI_TRY(probe_tier(p, true, diag));
     ZI_TRY(guess_cost(p, diag, &c));
     zico_status st = find_floor(p, c, &floor);
     if (st < 0) goto done;
@@ -471,7 +477,8 @@ replan(zi_pilot *p, zi_exec *e, uint64_t budget, const char *why)
     zi_cost      *c;
 
     p->info.budget_bytes = budget;
-    if (zi_exec_drain(e) < 0 || probe_tier(p, &ignore) < 0) return;
+    if (zi_exec_drain(e) < 0) return;
+    if (probe_tier(p, false, &ignore) < 0) p->out_bps = p->in_bps = 0; /* no copies */
     if (measured_cost(p, e, &c) < 0) return;
     zi_pilot_phase phase = ZI_PILOT_PLAIN;
     zico_status    st = ask(p, zi_planner_find("keep"), c, NULL);

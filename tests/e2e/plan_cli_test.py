@@ -87,9 +87,39 @@ class PlanTest(unittest.TestCase):
         self.assertEqual((whole.returncode, half.returncode), (0, 0), half.stderr)
         loss = [re.search(r"loss (\S+ to \S+)", d.stdout + d.stderr).group(1) for d in (whole, half)]
         self.assertEqual(loss[0], loss[1])
+
+    def test_smallest_possible(self):
+        """An impossible budget says what the smallest is, and why; with that it runs, bit for bit."""
+        words = ["train", *NET, "--synthetic", "--steps", "3", "--threads", "1", "--eval", "0", "--json"]
         none = zico(*words, "--budget", "3%")
         self.assertEqual(none.returncode, 1)
         self.assertIn("does not fit", none.stderr)
+        least = re.search(r"the smallest possible is (\d+) MiB: .* for (\S+) with all", none.stderr)
+        self.assertIsNotNone(least, none.stderr)
+        whole, small = zico(*words), zico(*words, "--budget", least.group(1) + "M")
+        self.assertEqual((whole.returncode, small.returncode), (0, 0), small.stderr)
+        said = [[json.loads(line) for line in d.stdout.splitlines()] for d in (whole, small)]
+        loss = [[s["loss"] for s in d if s["event"] == "step"] for d in said]
+        self.assertEqual(loss[0], loss[1])
+        self.assertLessEqual(said[1][-1]["peak_bytes"], int(least.group(1)) << 20)
+        below = zico(*words, "--budget", str(int(least.group(1)) - 1) + "M")
+        self.assertEqual(below.returncode, 1)
+
+    def test_measured_then_guided(self):
+        """The first steps run on demand, then a plan made with their times is followed; losses stay."""
+        words = ["train", *NET, "--synthetic", "--steps", "6", "--threads", "1", "--eval", "0", "--json"]
+        whole, half = zico(*words), zico(*words, "--budget", "50%", "--planner", "capuchin")
+        self.assertEqual((whole.returncode, half.returncode), (0, 0), half.stderr)
+        said = [[json.loads(line) for line in d.stdout.splitlines()] for d in (whole, half)]
+        steps = [[s for s in d if s["event"] == "step"] for d in said]
+        self.assertEqual([s["loss"] for s in steps[0]], [s["loss"] for s in steps[1]])
+        self.assertEqual("measure", said[1][0]["phase"])
+        self.assertEqual([True, True, False, False, False, False], [s["passive"] for s in steps[1]])
+        plan = next(s for s in said[1] if s["event"] == "plan")
+        self.assertEqual(("capuchin", "guided"), (plan["planner"], plan["phase"]))
+        self.assertLessEqual(said[1][-1]["peak_bytes"], plan["budget_bytes"])
+        self.assertGreater(said[1][-1]["tier_out_bytes"], 0)
+        self.assertGreater(said[1][-1]["tier_out_bytes_per_s"], 0)
 
 
 if __name__ == "__main__":
