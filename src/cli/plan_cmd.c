@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/alloc.h"
 #include "base/size.h"
 #include "base/try.h"
@@ -87,12 +88,17 @@ parse_planners(const char *text, const zi_planner_ops **ret_ops)
 static zico_status
 print_answer(const wishes *w, const zi_study *s, const zi_plan_answer *a)
 {
+    char        text[2][ZI_UNIT_CHARS];
     zi_str      out = {0}, svg = {0};
     zi_style    style = zi_terminal_style(1);
     zico_status st = w->json ? zi_plan_answer_json(s, a, &out)
                              : zi_plan_answer_text(s, a, &style, &out);
 
     if (st >= 0) fputs(zi_str_get(&out), stdout);
+    if (st >= 0 && !w->json && s->tier)
+        printf("copies to %s: %s/s out, %s/s in, as measured\n", s->opt.tier,
+               zi_unit_format(ZI_UNIT_BYTES, s->cost->out_bytes_per_s, -1, text[0]),
+               zi_unit_format(ZI_UNIT_BYTES, s->cost->in_bytes_per_s, -1, text[1]));
     if (st >= 0 && w->svg) {
         st = zi_plan_answer_svg(s, a, &svg);
         if (st >= 0) st = write_file(w->svg, zi_str_get(&svg));
@@ -126,6 +132,20 @@ keep_plan(const wishes *w, const zi_study *s, zi_plan *plan)
     return st;
 }
 
+/* Executing takes its time: one line that says where it is. */
+static void
+show_progress(const wishes *w, const zi_study *s, const char *planner, uint64_t budget,
+              size_t done, size_t all)
+{
+    char text[ZI_SIZE_TEXT];
+
+    if (w->study.n_steps == 0 || w->json || !isatty(STDERR_FILENO)) return;
+    fprintf(stderr, "\r%s %zu/%zu: %s within %s\x1b[K", s->opt.net, done + 1, all,
+            planner, zi_size_format(budget, text));
+    if (done + 1 == all) fputs("\r\x1b[K", stderr);
+    fflush(stderr);
+}
+
 static zico_status
 ask_all(const wishes *w, zi_study *s, const zi_planner_ops **ops, size_t n_ops,
         zi_plan_answer *a, zi_train_diag *diag)
@@ -136,7 +156,9 @@ ask_all(const wishes *w, zi_study *s, const zi_planner_ops **ops, size_t n_ops,
         for (size_t i = 0; i < n_ops; i++) {
             zi_study_row row;
             zi_plan     *plan = NULL;
-            zico_status  st = zi_study_ask(s, ops[i], a->budget[b], diag, &row, &plan);
+            show_progress(w, s, ops[i]->name, a->budget[b], b * n_ops + i,
+                          a->n_budgets * n_ops);
+            zico_status st = zi_study_ask(s, ops[i], a->budget[b], diag, &row, &plan);
             if (st >= 0) st = zi_vec_push(&a->rows, row);
             if (plan) {
                 zi_plan_free(last);

@@ -17,7 +17,7 @@
  *          The peak moves while we choose, so the peak window is looked up for each choice,
  *          and the outcome is lowered, measured and corrected until it fits.
  *          Where nothing fits otherwise, everything goes out at once and comes on demand.
- * WE DROP  Passive mode at run time: planning happens ahead.
+ *          The measured step and every surprise run passively: exec/passive.h, train/pilot.h.
  * CHECKED  capuchin_test.c, planner_test.c; numeric/plan_exec_test.c runs what it plans.
  * COST     O(choices x candidates); choices are bounded by gaps.
  */
