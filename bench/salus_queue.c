@@ -79,6 +79,7 @@ run(const char *policy, size_t n, uint64_t seed, figures *f)
                           .region_bytes = 64 * MB,
                           .n_cores = 2,
                           .horizon_ns = 200000 * SECOND,
+                          .move_bytes_per_s = 1e9,
                           .seed = seed};
 
     *f = (figures){0};

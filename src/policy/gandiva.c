@@ -12,7 +12,8 @@
  *          turn it is, or by the heir: who comes next moves in while the pack still computes.
  *          Packing: both have run alone before; one candidate at a time joins the slice's
  *          owner for a trial, from its first step on; its verdict (progress of both, in
- *          steps of solo length per second, against 1 for slicing) is remembered.  A slice is
+ *          steps of solo length per second, against 1 for slicing) is remembered, for these
+ *          two and for all others of their shapes.  A slice is
  *          not kept for a pack that does not ask: whoever is in may go meanwhile.
  * WE DROP  Migration and grow-shrink: one device.  Utilisation, which a host does not report:
  *          candidates are tried in order of service.
@@ -276,12 +277,35 @@ drop_from_pack(gandiva *s, zi_job_id id)
 
 /* -- packing ------------------------------------------------------------------------------- */
 
+static bool
+is_like(const zi_view *v, const zi_job_view *j, zi_job_id id)
+{
+    const zi_job_view *other = find(v, id);
+    return j->id == id || (other && j->shape != 0 && j->shape == other->shape);
+}
+
+/* What is known of the two, or of two others of the same shapes: a queue of equal jobs is tried
+ * once, not pair by pair. */
 static verdict
-verdict_with_pack(const gandiva *s, zi_job_id id)
+verdict_of(const zi_view *v, const gandiva *s, zi_job_id a, zi_job_id b)
+{
+    if (s->verdict[a][b] != UNTRIED) return (verdict)s->verdict[a][b];
+    for (size_t i = 0; i < v->n_jobs; i++) {
+        if (!is_like(v, &v->job[i], a)) continue;
+        for (size_t k = 0; k < v->n_jobs; k++) {
+            uint8_t known = s->verdict[v->job[i].id][v->job[k].id];
+            if (known != UNTRIED && is_like(v, &v->job[k], b)) return (verdict)known;
+        }
+    }
+    return UNTRIED;
+}
+
+static verdict
+verdict_with_pack(const zi_view *v, const gandiva *s, zi_job_id id)
 {
     verdict worst = PAYS;
     for (size_t i = 0; i < s->n_pack; i++) {
-        verdict one = (verdict)s->verdict[s->pack[i]][id];
+        verdict one = verdict_of(v, s, s->pack[i], id);
         if (one == DOES_NOT) return DOES_NOT;
         if (one == UNTRIED) worst = UNTRIED;
     }
@@ -351,8 +375,9 @@ invite(const zi_view *v, gandiva *s)
     for (size_t i = 0; i < v->n_jobs; i++) {
         const zi_job_view *j = &v->job[i];
         if (!wants_to_run(v, j) || in_pack(s, j->id) || !j->claim_known) continue;
-        if (verdict_with_pack(s, j->id) == DOES_NOT) continue;
-        if (verdict_with_pack(s, j->id) == UNTRIED && !may_be_tried(s, j->id)) continue;
+        if (verdict_with_pack(v, s, j->id) == DOES_NOT) continue;
+        if (verdict_with_pack(v, s, j->id) == UNTRIED && !may_be_tried(s, j->id))
+            continue;
         if (best && service(s, j) >= service(s, best)) continue;
         zi_job_id heir = s->heir;
         s->pack[s->n_pack++] = j->id;
@@ -363,7 +388,7 @@ invite(const zi_view *v, gandiva *s)
         if (room_bytes(&r) <= v->budget_bytes) best = j;
     }
     if (!best) return;
-    verdict known = verdict_with_pack(s, best->id);
+    verdict known = verdict_with_pack(v, s, best->id);
     s->pack[s->n_pack++] = best->id;
     if (known == UNTRIED) s->trial = (trial){.on = true, .guest = best->id};
 }

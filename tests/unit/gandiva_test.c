@@ -332,6 +332,21 @@ packing_that_does_not(void **state)
     close_stage(&s);
 }
 
+/* Of six jobs of one shape one pair is tried, and its verdict holds for all of them. */
+static void
+equal_jobs_are_tried_once(void **state)
+{
+    stage s;
+
+    (void)state;
+    open_stage(&s, "slice=10", 60);
+    s.slowdown = 2.3;
+    for (int i = 0; i < 6; i++) s.job[join(&s, 2, 6, 200 * MS, 1000)].shape = 77;
+    run_for(&s, 600 * SECOND);
+    assert_true(s.together_ns > 0 && s.together_ns < 10 * SECOND);
+    close_stage(&s);
+}
+
 /* A pack that does not ask does not keep the device from the others. */
 static void
 idle_owner(void **state)
@@ -375,10 +390,15 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slices_by_weight),  cmocka_unit_test(moves_under_need),
-        cmocka_unit_test(people_first),      cmocka_unit_test(newcomer_gets_room),
-        cmocka_unit_test(packing_that_pays), cmocka_unit_test(packing_that_does_not),
-        cmocka_unit_test(idle_owner),        cmocka_unit_test(bad_arguments),
+        cmocka_unit_test(slices_by_weight),
+        cmocka_unit_test(moves_under_need),
+        cmocka_unit_test(people_first),
+        cmocka_unit_test(newcomer_gets_room),
+        cmocka_unit_test(packing_that_pays),
+        cmocka_unit_test(packing_that_does_not),
+        cmocka_unit_test(equal_jobs_are_tried_once),
+        cmocka_unit_test(idle_owner),
+        cmocka_unit_test(bad_arguments),
     };
     return t_main(tests);
 }
