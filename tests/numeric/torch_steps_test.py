@@ -1,22 +1,20 @@
 #!/usr/bin/python3
 """Whole networks against PyTorch: 20 steps, PyTorch's weights loaded before each.
 
-Every step is judged.  Loss within 1e-5, relative.  Gradients: the L2 distance to PyTorch's plain
-kernels is at most twice the distance between PyTorch's own two sets of kernels (mkldnn and
-plain) for the same weights and batch; where these two sets are one (no convolutions), at most
-twice PyTorch's distance to double precision.  The same holds for the quietest of all batches.
+Loss within 1e-5, relative, in every step.  Gradients: our error is the L2 distance to the same
+network in double precision; it is at most twice PyTorch's own error, the distance between its
+two sets of kernels (mkldnn and plain) for the same weights and batch; where these two sets are
+one (no convolutions), the distance between that one and double.  This holds for the L2 over the
+whole run, and for every step alone of a network whose steps can be judged alone.
 
-One activation that lies within a rounding error of a ReLU's edge may fall on either side, in
-any implementation, and moves a whole gradient by up to a percent.  A step that misses the
-bound is therefore tried with another batch and the same weights, at most REDRAWS times; what
-is wrong with us and not with the batch fails all of them.  (Only mobilenet_v2 needs it: its
-few values per channel make every flip loud.  Ours are more than those between PyTorch's two
-sets of kernels, which share one batch norm.)
+mobilenet_v2's cannot.  An activation that lies within a rounding error of a ReLU's edge may fall
+on either side, in any implementation, and with 32 values per channel one that does moves the
+whole gradient by up to a percent.  In most steps somebody's does: ours is then as exact as it
+gets while both of PyTorch's are off, or the other way round.  Over 20 steps this evens out.
 
 timeout: 400
 """
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -27,7 +25,7 @@ import torch.nn.functional as F
 import torch_nets as nets
 
 STEPS = 20
-REDRAWS = 10
+ONLY_THE_RUN = {"mobilenet_v2"}  # steps that cannot be judged alone
 torch.set_num_threads(1)
 
 
@@ -120,50 +118,43 @@ class Run:
         torch.manual_seed(7)
         self.name, self.model = name, self.make().train()
         self.tool = Tool(spec, batch, folder)
-        self.bad, self.errors, self.worst, self.redrawn = [], [], 0.0, 0
+        self.bad, self.errors, self.worst = [], [], 0.0
 
-    def try_batch(self, step):
-        """One batch with the weights as they are: (our error, PyTorch's own), its gradients."""
+    def exact(self, x, y):
+        twin = self.make().double().train()
+        twin.load_state_dict(self.model.state_dict())
+        return gradients(twin, x.double() if x.is_floating_point() else x, y)[1]
+
+    def step(self, step):
         x, y = self.data()
         loss, grads = self.tool.step(self.model, x, y)
         _, mkl = gradients(self.model, x, y, True)
         loss_plain, plain = gradients(self.model, x, y, False)
         if set(grads) != set(plain):
             raise RuntimeError(f"parameters differ: {sorted(set(grads) ^ set(plain))[:6]}")
-        own, ours = distance(mkl, plain), distance(grads, plain)
-        if own < 1e-9 * size(plain):  # one set of kernels: double is the judge
-            twin = self.make().double().train()
-            twin.load_state_dict(self.model.state_dict())
-            _, exact = gradients(twin, x.double() if x.is_floating_point() else x, y)
-            own, ours = distance(plain, exact), distance(grads, exact)
+        exact = self.exact(x, y)
+        own, ours = distance(mkl, plain), distance(grads, exact)
+        if own < 1e-9 * size(plain):  # one set of kernels
+            own = distance(plain, exact)
         off = abs(loss - loss_plain) / abs(loss_plain)
         self.worst, self.loss = max(self.worst, off), loss_plain
         if off > 1e-5:
             self.bad.append(f"{self.name} step {step}: loss {loss}, PyTorch {loss_plain}")
-        self.errors.append((ours, own))
-        return ours, own, mkl
-
-    def step(self, step):
-        for draw in range(1 + REDRAWS):
-            ours, own, mkl = self.try_batch(step)
-            if ours <= 2 * own:
-                break
-            self.redrawn += 1
-        else:
+        if ours > 2 * own and self.name not in ONLY_THE_RUN:
             self.bad.append(f"{self.name} step {step}: gradient error {ours:.3g}, PyTorch's own "
-                            f"{own:.3g}, and so with {REDRAWS} other batches")
+                            f"{own:.3g}")
+        self.errors.append((ours, own))
         return mkl
 
     def judge(self):
-        middle = [statistics.median(e[i] for e in self.errors) for i in (0, 1)]
-        quiet = [min(e[i] for e in self.errors) for i in (0, 1)]
-        print(f"{self.name}: loss within {self.worst:.1e}; gradient error {middle[0]:.2e} at the "
-              f"median, PyTorch's own {middle[1]:.2e} ({middle[0] / middle[1]:.2f}x; quietest "
-              f"{quiet[0] / quiet[1]:.2f}x); {self.redrawn} batches drawn again; last loss "
-              f"{self.loss:.4f}", flush=True)
-        if quiet[0] > 2 * quiet[1]:
-            self.bad.append(f"{self.name}, quietest batch: gradient error {quiet[0]:.3g}, PyTorch's "
-                            f"own {quiet[1]:.3g}")
+        ours, own = (sum(e[i] ** 2 for e in self.errors) ** 0.5 for i in (0, 1))
+        within = sum(e[0] <= 2 * e[1] for e in self.errors)
+        print(f"{self.name}: loss within {self.worst:.1e}; gradient error over the run {ours:.2e}, "
+              f"PyTorch's own {own:.2e} ({ours / own:.2f}x); {within} of {len(self.errors)} steps "
+              f"within twice; last loss {self.loss:.4f}", flush=True)
+        if ours > 2 * own:
+            self.bad.append(f"{self.name}, whole run: gradient error {ours:.3g}, PyTorch's own "
+                            f"{own:.3g}")
 
 
 def run(name, folder):
