@@ -12,4 +12,10 @@
 /* The whole program: argv as main got it. */
 int zi_cli_main(int argc, char **argv);
 
+/* calm.c: threads that have nothing to do leave their core to other jobs.  The first sets what a
+ * job's process is started with; the second starts a job of a broker (`socket`, or ZICO_SOCKET)
+ * once more that was started without. */
+void zi_cli_calm_environment(void);
+void zi_cli_calm(const char *socket, char **argv);
+
 #endif /* ZI_CLI_COMMANDS_H */

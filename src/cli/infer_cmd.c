@@ -233,6 +233,7 @@ zi_cmd_infer(int argc, char **argv)
     const char *net = n_rest > 0 ? rest[0] : NULL;
     free(rest);
     if (st != ZICO_OK) return zi_args_exit(st);
+    zi_cli_calm(w.socket, argv);
     if (w.steps == 0 || w.steps > 100000000 || w.threads > 4096 || w.batch > 1u << 20) {
         fputs("zico infer: --steps, --threads or --batch is out of range\n", stderr);
         return ZI_EXIT_USAGE;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/size.h"
+#include "cli/commands.h"
 #include "cli/ensure.h"
 #include "cli/observe_run.h"
 #include "hook/env.h"
@@ -131,7 +132,7 @@ set_threads(const char *asked)
         put(ZI_ENV_CORES, text);
     } else
         put(ZI_ENV_CORES, asked ? asked : "follow");
-    setenv("GOMP_SPINCOUNT", "10000", 0);
+    zi_cli_calm_environment();
     if (mode == ZI_CORES_OWN) return 0;
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     snprintf(text, sizeof text, "%ld", mode == ZI_CORES_FIXED ? (long)n : online);

@@ -286,6 +286,7 @@ zi_cmd_train(int argc, char **argv)
     const char *net = n_rest > 0 ? rest[0] : NULL;
     free(rest);
     if (st != ZICO_OK) return zi_args_exit(st);
+    zi_cli_calm(w.socket, argv);
     int rc = read_options(&w, net, &o);
     if (rc != ZI_EXIT_OK) return rc;
     zi_train_view view = {.json = w.json, .quiet = w.quiet, .net = net};
