@@ -274,6 +274,26 @@ is_short(zico_status st)
            st == ZICO_E_TIMEOUT;
 }
 
+/* How many pieces may be under way when this one is opened.  One that opens large slots would hold
+ * them for others' time if it came early; one piece at work hides the way to the broker. */
+static uint64_t
+lead_for(const zi_exec *e, const exec_piece *p)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t k = 0; k < p->n_open; k++)
+        bytes += e->prog.plan->slots[e->prog.open_at[p->first_open + k]].size_bytes;
+    return bytes >= EXEC_LARGE ? EXEC_LEAD_LARGE : EXEC_LEAD;
+}
+
+/* Until few enough pieces are under way. */
+static zico_status
+wait_for_lead(zi_exec *e, const exec_piece *p)
+{
+    uint64_t back = EXEC_LEAD - lead_for(e, p);
+    return e->dev->ops->fence_wait(e->lead[(e->lead_next + back) % EXEC_LEAD]);
+}
+
 zico_status
 exec_issue(zi_exec *e, exec_run *r)
 {
@@ -281,7 +301,7 @@ exec_issue(zi_exec *e, exec_run *r)
 
     for (uint32_t i = 0; i < e->prog.n_pieces; i++) {
         const exec_piece *p = &e->prog.pieces[i];
-        if (e->session) ZI_TRY(ops->fence_wait(e->lead[e->lead_next % EXEC_LEAD]));
+        if (e->session) ZI_TRY(wait_for_lead(e, p));
         zico_status st = exec_slots_open(e, r, p);
         if (is_short(st) && e->opt.tier && !r->held_bytes) return exec_rescue(e, r, p);
         if (st < 0) return st;

@@ -8,9 +8,11 @@
 #include "exec/exec.h"
 #include "exec/tier.h"
 
-#define EXEC_RESULTS 64u
-#define EXEC_LEAD    4u /* pieces of a step that are issued ahead in a session */
-#define EXEC_NOWHERE UINT32_MAX
+#define EXEC_RESULTS    64u
+#define EXEC_LEAD       4u /* pieces of a step that are issued ahead in a session */
+#define EXEC_LEAD_LARGE 2u /* ... before one that opens so much memory:          */
+#define EXEC_LARGE      (4ull << 20)
+#define EXEC_NOWHERE    UINT32_MAX
 
 /* An address that is known once slots have memory. */
 typedef struct exec_ref {

@@ -71,6 +71,7 @@ typedef struct zi_ledger_job {
     uint32_t      n_step;  /* regions */
     uint64_t      private_bytes;
     uint64_t      peak_bytes; /* highest fixed + step + private */
+    bool          from_top;   /* its step's regions come from the high end */
 } zi_ledger_job;
 
 /* A request that waits. */

@@ -33,13 +33,30 @@ add_region_below(zi_run *runs, size_t *n, uint32_t region)
 
 /* -- choosing ------------------------------------------------------------------------ */
 
-/* Lowest idle regions, then lowest cold ones. */
+/* TWO ENDS  Steps take and return like stacks.  Two jobs whose stacks grow from the same end
+ *           tear holes into each other's, and a large tensor finds no run any more; so whoever
+ *           begins to take beside another comes from the other end of what the budget allows.
+ * COLD      A run with cold regions in it costs their first touch, and as many others' pages if
+ *           the budget is used up: then scattered idle ones, stitched together, are far cheaper. */
+typedef struct ends {
+    bool     from_top;
+    uint32_t end; /* regions that the budget allows */
+} ends;
+
+/* The nearest idle regions, then the nearest cold ones. */
 static bool
-choose_scattered(const zi_ledger *l, uint32_t n, zi_grant *g)
+choose_scattered(const zi_ledger *l, uint32_t n, ends at, zi_grant *g)
 {
     const zi_region_map *maps[2] = {&l->idle, &l->cold};
 
     g->n_runs = 0;
+    for (int m = 0; m < 2 && at.from_top; m++)
+        for (uint32_t r = zi_region_map_find_run_below(maps[m], NULL, 1, at.end);
+             n > 0 && r != NONE;
+             r = zi_region_map_find_run_below(maps[m], NULL, 1, r), n--)
+            if (!add_region_below(g->run, &g->n_runs, r)) return false;
+    if (at.from_top && n == 0) return true;
+    if (at.from_top) return false; /* beyond what the budget allows: the plain choice */
     for (int m = 0; m < 2; m++)
         for (uint32_t r = zi_region_map_next(maps[m], 0); n > 0 && r != NONE;
              r = zi_region_map_next(maps[m], r + 1), n--)
@@ -81,19 +98,71 @@ choose_longest(const zi_ledger *l, uint32_t n, zi_grant *g)
     return false;
 }
 
-static bool
-choose(const zi_ledger *l, uint32_t n, bool adjacent, zi_grant *g)
+static uint32_t
+find_run(const zi_ledger *l, const zi_region_map *also, uint32_t n, ends at)
 {
+    return at.from_top ? zi_region_map_find_run_below(&l->idle, also, n, at.end)
+                       : zi_region_map_find_run(&l->idle, also, n);
+}
+
+/* Could so many cold regions be touched without giving others' pages back? */
+static bool
+has_room_for_cold(const zi_ledger *l, uint32_t n)
+{
+    uint64_t resident = (uint64_t)(l->n_leased + l->idle.n_set) * l->shape.region_bytes;
+    return resident + l->private_bytes + n * l->shape.region_bytes <= l->budget_bytes;
+}
+
+/* One run, if there is one to be had at a fair price. */
+static uint32_t
+choose_run(const zi_ledger *l, uint32_t n, ends at)
+{
+    ends     low = {.end = at.end};
+    uint32_t first = find_run(l, NULL, n, at);
+
+    if (first == NONE && (has_room_for_cold(l, n) || l->idle.n_set < n))
+        first = find_run(l, &l->cold, n, at);
+    if (first == NONE && at.from_top) first = choose_run(l, n, low);
+    return first;
+}
+
+static bool
+choose(const zi_ledger *l, uint32_t n, bool adjacent, ends at, zi_grant *g)
+{
+    ends low = {.end = at.end};
+
     if (adjacent && n > 1) {
-        uint32_t first = zi_region_map_find_run(&l->idle, NULL, n);
-        if (first == NONE) first = zi_region_map_find_run(&l->idle, &l->cold, n);
+        uint32_t first = choose_run(l, n, at);
         if (first != NONE) {
             g->n_runs = 1;
             g->run[0] = (zi_run){.first = first, .n = n};
             return true;
         }
     }
-    return choose_scattered(l, n, g) || choose_longest(l, n, g);
+    return choose_scattered(l, n, at, g) || choose_scattered(l, n, low, g) ||
+           choose_longest(l, n, g);
+}
+
+/* From which end?  It is settled when a job that holds nothing of a step begins to take. */
+static ends
+ends_for(zi_ledger *l, const zi_request *req)
+{
+    ends           at = {.end = (uint32_t)(l->budget_bytes / l->shape.region_bytes)};
+    zi_ledger_job *mine = &l->job[req->job];
+    uint32_t       most = 0;
+
+    if (req->hold != ZI_HOLD_STEP) return at;
+    if (mine->n_step == 0) {
+        mine->from_top = false;
+        for (zi_job_id k = 0; k < ZI_LEDGER_JOBS_MAX; k++) {
+            const zi_ledger_job *other = &l->job[k];
+            if (k == req->job || !other->live || other->n_step <= most) continue;
+            most = other->n_step;
+            mine->from_top = !other->from_top;
+        }
+    }
+    at.from_top = mine->from_top;
+    return at;
 }
 
 /* -- punching ------------------------------------------------------------------------ */
@@ -189,7 +258,7 @@ grant_regions(zi_ledger *l, const zi_request *req, uint32_t n, zi_grant *g)
 {
     uint64_t n_cold = 0;
 
-    if (!choose(l, n, req->adjacent, g)) return ZICO_E_BUSY;
+    if (!choose(l, n, req->adjacent, ends_for(l, req), g)) return ZICO_E_BUSY;
     for (size_t i = 0; i < g->n_runs; i++)
         for (uint32_t r = g->run[i].first; r < g->run[i].first + g->run[i].n; r++)
             n_cold += zi_region_map_has(&l->cold, r);

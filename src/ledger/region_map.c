@@ -105,3 +105,23 @@ zi_region_map_find_run(const zi_region_map *m, const zi_region_map *also, uint32
     }
     return NONE;
 }
+
+uint32_t
+zi_region_map_find_run_below(const zi_region_map *m, const zi_region_map *also,
+                             uint32_t n, uint32_t end)
+{
+    uint32_t run = 0;
+
+    zi_assert(n > 0 && (!also || also->n_bits == m->n_bits));
+    if (end > m->n_bits) end = m->n_bits;
+    for (uint32_t bit = end; bit-- > 0;) {
+        uint64_t bits = m->word[bit / 64] | (also ? also->word[bit / 64] : 0);
+        if ((bits >> (bit % 64) & 1u) == 0) {
+            run = 0;
+            if (bits == 0) bit -= bit % 64; /* nothing in this word */
+        } else if (++run == n) {
+            return bit;
+        }
+    }
+    return NONE;
+}

@@ -31,4 +31,8 @@ uint32_t zi_region_map_highest(const zi_region_map *m);
 uint32_t
 zi_region_map_find_run(const zi_region_map *m, const zi_region_map *also, uint32_t n);
 
+/* First of the highest such run that ends at or before `end`. */
+uint32_t zi_region_map_find_run_below(const zi_region_map *m, const zi_region_map *also,
+                                      uint32_t n, uint32_t end);
+
 #endif /* ZI_LEDGER_REGION_MAP_H */

@@ -229,8 +229,55 @@ bad_returns(void **state)
     expect_status(ZICO_E_ARG, zi_ledger_return(l, a, (zi_run[]){{2, UINT32_MAX}}, 1));
     expect_status(ZICO_E_ARG, zi_ledger_return(l, 77, (zi_run[]){{0, 1}}, 1));
     check(l);
-    for (uint32_t r = 0; r < 8; r++)
-        assert_int_equal(r < 4 ? a : b, zi_ledger_owner(l, r));
+    for (uint32_t r = 0; r < 4; r++) {
+        assert_int_equal(a, zi_ledger_owner(l, r));
+        assert_int_equal(b, zi_ledger_owner(l, 15 - r));
+    }
+    zi_ledger_free(l);
+}
+
+/* Who begins to take beside another comes from the other end of what the budget allows, so that
+ * both find long runs; alone again it comes from the low end. */
+static void
+steps_grow_from_two_ends(void **state)
+{
+    static zi_grant g;
+    zi_ledger      *l = new_ledger(16, 12);
+    zi_job_id       a = join(l), b = join(l);
+
+    (void)state;
+    expect_ok(take(l, a, ZI_HOLD_STEP, 3, &g));
+    assert_int_equal(0, g.run[0].first);
+    expect_ok(take(l, b, ZI_HOLD_STEP, 2, &g));
+    assert_int_equal(10, g.run[0].first);
+    expect_ok(take(l, b, ZI_HOLD_STEP, 1, &g));
+    assert_int_equal(9, g.run[0].first);
+    expect_ok(take(l, a, ZI_HOLD_STEP, 2, &g));
+    assert_int_equal(3, g.run[0].first);
+    expect_ok(zi_ledger_return(l, a, (zi_run[]){{0, 5}}, 1));
+    expect_ok(zi_ledger_return(l, b, (zi_run[]){{9, 3}}, 1));
+    expect_ok(take(l, b, ZI_HOLD_STEP, 4, &g));
+    assert_int_equal(0, g.run[0].first);
+    check(l);
+    zi_ledger_free(l);
+}
+
+/* When the budget is used up, scattered regions with pages are granted before a run without. */
+static void
+pages_are_not_thrown_away_for_a_run(void **state)
+{
+    static zi_grant g;
+    zi_ledger      *l = new_ledger(16, 8);
+    zi_job_id       a = join(l);
+
+    (void)state;
+    for (int i = 0; i < 8; i++) expect_ok(take(l, a, ZI_HOLD_STEP, 1, &g));
+    for (uint32_t r = 0; r < 8; r += 2)
+        expect_ok(zi_ledger_return(l, a, (zi_run[]){{r, 1}}, 1));
+    expect_ok(take(l, a, ZI_HOLD_STEP, 3, &g));
+    assert_int_equal(3, g.n_runs);
+    assert_int_equal(0, g.n_punch);
+    check(l);
     zi_ledger_free(l);
 }
 
@@ -431,6 +478,8 @@ main(void)
         cmocka_unit_test(maxima),
         cmocka_unit_test(lowering_the_budget),
         cmocka_unit_test(bad_returns),
+        cmocka_unit_test(steps_grow_from_two_ends),
+        cmocka_unit_test(pages_are_not_thrown_away_for_a_run),
         cmocka_unit_test(leaving),
         cmocka_unit_test(tables_fill_up),
         cmocka_unit_test(scattered_pool),
