@@ -27,6 +27,7 @@ static const cyaml_schema_field_t job_fields[] = {
     ZI_YAML_WORD("scaling", zi_mix_entry, scaling),
     ZI_YAML_WORD("gap", zi_mix_entry, gap),
     ZI_YAML_WORD("noise", zi_mix_entry, noise),
+    ZI_YAML_WORD("warm", zi_mix_entry, warm),
     ZI_YAML_WORD("burst", zi_mix_entry, burst),
     ZI_YAML_WORD("arrive", zi_mix_entry, arrive),
     ZI_YAML_WORD("steps", zi_mix_entry, steps),
@@ -118,7 +119,7 @@ find_tide(zi_yaml *y, const zi_mix_entry *e, zi_tide *ret_tide)
 static void
 understand_job(zi_yaml *y, const zi_mix_entry *e, zi_sim_job *ret_job)
 {
-    double weight = 1, scaling = 0, noise = 0, burst = 0, steps = 0;
+    double weight = 1, scaling = 0, noise = 0, warm = 1, burst = 0, steps = 0;
 
     *ret_job = (zi_sim_job){.native = true, .n_ahead = 1};
     find_tide(y, e, &ret_job->tide);
@@ -126,6 +127,7 @@ understand_job(zi_yaml *y, const zi_mix_entry *e, zi_sim_job *ret_job)
     zi_yaml_check(y, "weight", e->weight, 0.001, 1000, &weight);
     zi_yaml_check(y, "scaling", e->scaling, 0.01, 1, &scaling);
     zi_yaml_check(y, "noise", e->noise, 0, 0.9, &noise);
+    zi_yaml_check(y, "warm", e->warm, 1, 100, &warm);
     zi_yaml_check(y, "burst", e->burst, 0, 1, &burst);
     zi_yaml_check(y, "steps", e->steps, 1, 1e15, &steps);
     zi_yaml_seconds(y, "gap", e->gap, &ret_job->gap_ns);
@@ -137,6 +139,7 @@ understand_job(zi_yaml *y, const zi_mix_entry *e, zi_sim_job *ret_job)
     ret_job->weight_milli = (uint32_t)(weight * 1000 + 0.5);
     ret_job->scaling = scaling;
     ret_job->time_noise = noise;
+    ret_job->warm_up = warm;
     ret_job->burst_chance = burst;
     ret_job->burst_factor = burst > 0 ? 1.25 : 0;
     ret_job->n_steps = (uint64_t)steps;

@@ -443,7 +443,8 @@ zi_desk_waiting(zi_desk *d, zi_job_id job, zi_waiting *ret_waiting)
         const zi_job_view *v = zi_desk_view_of(d, job);
         w->reason = j->step_wait.reason;
         w->behind = j->step_wait.behind;
-        w->asked_bytes = v->claim_bytes;
+        bool small = w->reason == ZI_REASON_LIMIT || w->reason == ZI_REASON_ADMISSION;
+        w->asked_bytes = small ? zi_desk_need(d, j) : v->claim_bytes;
         w->since_ns = v->asked_ns;
     } else if (w->reason == ZI_REASON_NONE && !j->in_step) {
         w->reason = j->leaving || j->suspended ? ZI_REASON_SUSPENDED

@@ -21,9 +21,14 @@
 #include "policy/sweep.h"
 
 #define SINK_STEPS   2u /* a tide seen so often is a plan                              */
-#define SINK_PAUSE   8u /* steps without sinking after it was wrong                    */
 #define SINK_REGIONS 2u /* beyond what is foreseen: taken ahead, or grouped in the tide */
-#define SINK_LEAD    24u /* ... and this part of the peak: how far it issues ahead varies */
+#define SINK_PARTS                                                                       \
+    64u /* ... and so many of these parts of the peak, since how far a job issues */
+#define SINK_LEAST                                                                       \
+    2u /* ahead of its kernels varies: from the least to the most, doubled each   */
+#define SINK_MOST                                                                        \
+    16u /* time that it was not enough, one less after so many steps as it was    */
+#define SINK_GOOD 16u
 
 static uint64_t
 round_up(uint64_t bytes, uint64_t unit)
@@ -110,13 +115,13 @@ zi_desk_sink_claim(zi_desk *d, zi_job_id job)
     const zi_job_view *v = &d->job[j->at];
 
     if (!j->in_step || !v->steady || j->raise_seq || zi_desk_is_learning(j)) return;
-    if (!v->tide || v->tide->n_seen < SINK_STEPS || v->step_no < j->sink_from_step)
-        return;
-    uint64_t rise = zi_sweep_rise(v);
-    if (rise == UINT64_MAX) return;
-    uint64_t claim =
-        v->step_bytes + rise + rise / 20 + SINK_REGIONS * d->view.region_bytes;
-    claim += v->tide->peak_bytes / SINK_LEAD;
+    if (!v->tide || v->tide->n_seen < SINK_STEPS) return;
+    uint64_t claim = zi_sweep_crest(v);
+    if (claim == UINT64_MAX) return;
+    if (claim < v->step_bytes) claim = v->step_bytes;
+    if (j->sink_parts < SINK_LEAST) j->sink_parts = SINK_LEAST;
+    claim += SINK_REGIONS * d->view.region_bytes +
+             v->tide->peak_bytes / SINK_PARTS * j->sink_parts;
     claim = round_up(claim, d->view.region_bytes);
     if (claim >= j->step_claim_bytes) return;
     j->step_claim_bytes = claim;
@@ -128,8 +133,20 @@ void
 zi_desk_note_astray(zi_desk *d, const zi_request *req)
 {
     zi_desk_row *j = &d->row[req->job];
-    if (j->sunk && req->hold == ZI_HOLD_STEP && !req->ahead && zi_desk_is_beyond(d, req))
-        j->sink_from_step = d->job[j->at].step_no + SINK_PAUSE;
+    if (!j->sunk || req->hold != ZI_HOLD_STEP || req->ahead || !zi_desk_is_beyond(d, req))
+        return;
+    if (j->sink_astray) return; /* once a step */
+    j->sink_astray = true;
+    j->sink_good = 0;
+    j->sink_parts = j->sink_parts * 2 < SINK_MOST ? j->sink_parts * 2 : SINK_MOST;
+}
+
+void
+zi_desk_note_kept(zi_desk_row *j)
+{
+    if (!j->sink_astray && ++j->sink_good % SINK_GOOD == 0 && j->sink_parts > SINK_LEAST)
+        j->sink_parts--;
+    j->sink_astray = false;
 }
 
 uint64_t

@@ -47,11 +47,13 @@ typedef struct zi_desk_row {
     uint32_t step_seq;
     uint64_t step_claim_bytes; /* of the present step */
     uint64_t step_peak_bytes;
-    bool     alone;          /* nobody else was inside a step since this one began */
-    bool     all_cores;      /* ... and it had all of them */
-    uint32_t n_ahead;        /* regions taken ahead, not recalled */
-    bool     sunk;           /* its claim is lower than when the step began */
-    uint64_t sink_from_step; /* not before: it once wanted more than a sunk claim */
+    bool     alone;       /* nobody else was inside a step since this one began */
+    bool     all_cores;   /* ... and it had all of them */
+    uint32_t n_ahead;     /* regions taken ahead, not recalled */
+    bool     sunk;        /* its claim is lower than when the step began */
+    uint32_t sink_parts;  /* room left above a sunk claim, in SINK_PARTS of the peak */
+    uint64_t sink_good;   /* steps in a row that kept to it */
+    bool     sink_astray; /* ... the present one did not */
 
     bool          paused, suspend_wanted, leaving, suspended, by_ladder;
     bool          adopted;   /* after a restart, until its next step begins */
@@ -170,8 +172,10 @@ uint64_t zi_desk_hang_due(const zi_desk *d, zi_job_id job);
 uint64_t zi_desk_claim(zi_desk *d, zi_job_id job);
 /* Past its high tide a job needs less than its claim: the banker is told. */
 void zi_desk_sink_claim(zi_desk *d, zi_job_id job);
-/* It asks for more after all: its next steps keep their whole claim. */
+/* It asks for more after all: its claim sinks less low from now on. */
 void zi_desk_note_astray(zi_desk *d, const zi_request *req);
+/* The step is over: if it kept to its sunk claim, and so did many before, it may sink lower. */
+void zi_desk_note_kept(zi_desk_row *j);
 /* What the job is to the banker: bytes beyond what stays with it anyway. */
 zi_banker_job zi_desk_banked(const zi_desk *d, zi_job_id job, uint64_t claim_bytes);
 /* How much less is spare after the job got so many more bytes. */

@@ -18,6 +18,7 @@
 #include "base/check.h"
 
 #define FORESEEN_STEPS 4u /* from then on a step that differs counts as mispredicted */
+#define LONG_STALL     4u /* of a step: less is no harm, the others had its core meanwhile */
 
 void
 zi_desk_set_state(zi_desk *d, zi_job_id job)
@@ -82,6 +83,19 @@ least_need(const zi_desk *d, zi_job_id job)
     return waits ? worst - worst / LEAD_PART : worst;
 }
 
+/* It would not fit if all others stood still: is it others' memory, or its own maximum, which
+ * people have set below what it needs? */
+static zi_reason
+too_small(const zi_desk *d, zi_job_id job, zi_job_id *ret_behind)
+{
+    const zi_job_view *v = &d->job[d->row[job].at];
+    uint64_t           max = v->limits.max_bytes;
+
+    if (!max || v->fixed_bytes + least_need(d, job) <= max) return ZI_REASON_ADMISSION;
+    *ret_behind = ZI_JOB_NONE;
+    return ZI_REASON_LIMIT;
+}
+
 zi_reason
 zi_desk_may_go(zi_desk *d, zi_job_id job, zi_job_id *ret_behind)
 {
@@ -101,7 +115,7 @@ zi_desk_may_go(zi_desk *d, zi_job_id job, zi_job_id *ret_behind)
         *ret_behind = d->aged;
         return ZI_REASON_QUEUE;
     }
-    if (least_need(d, job) > zi_desk_room(d, job)) return ZI_REASON_ADMISSION;
+    if (least_need(d, job) > zi_desk_room(d, job)) return too_small(d, job, ret_behind);
     if (!zi_desk_may_start(d, job)) return ZI_REASON_UNSAFE;
     *ret_behind = ZI_JOB_NONE;
     return ZI_REASON_NONE;
@@ -129,7 +143,8 @@ zi_desk_go(zi_desk *d, zi_job_id job)
     j->step_wait = (zi_desk_wait){0};
     j->policy_reason = ZI_REASON_NONE;
     v->began_ns = d->now_ns;
-    v->taken_bytes = v->returned_bytes = 0;
+    v->taken_bytes = v->step_bytes; /* as the recorder counts it */
+    v->returned_bytes = 0;
     v->last_region_ns = d->now_ns;
     zi_tide_recorder_begin(j->rec, d->now_ns);
     if (v->step_bytes) zi_tide_recorder_add(j->rec, d->now_ns, (int64_t)v->step_bytes);
@@ -243,7 +258,7 @@ went_as_foreseen(const zi_desk *d, const zi_desk_row *j, const zi_job_view *v)
     if (j->step_peak_bytes >
         t->peak_bytes + t->peak_bytes / 16 + 2 * d->view.region_bytes)
         return false;
-    return v->stall_ns <= v->last_step_ns / 20;
+    return v->stall_ns <= v->last_step_ns / LONG_STALL;
 }
 
 #define UNLEARNT_MAX 4u
@@ -333,8 +348,11 @@ zi_desk_step_end(zi_desk *d, zi_job_id job, uint64_t step_no, const zi_tide *obs
     v->stall_ns = stall_ns < queued_ns ? stall_ns : queued_ns;
     note_length(d, j, v, busy_ns);
     zi_tide_recorder_end(j->rec, now_ns, &own);
-    learn(d, job, observed && observed->n_points > 0 ? observed : &own);
+    bool whole =
+        own.n_points > 0 && !j->adopted; /* what counts are leases: our own record */
+    learn(d, job, whole || !observed || observed->n_points == 0 ? &own : observed);
     v->step_no = step_no;
+    zi_desk_note_kept(j);
     j->in_step = false;
     uint64_t left = v->step_bytes / d->view.region_bytes;
     if (j->n_ahead > left)

@@ -5,34 +5,41 @@
 
 #define RUNNERS_MAX 256u /* jobs inside a step that are looked at one by one */
 #define TRIES_MAX   12u /* shifts of the starter; the delay is a lower bound after that */
-#define NEVER       UINT64_MAX
+#define ASTRAY_PART                                                                      \
+    4u /* of the peak: who holds so much more or less is not on its tide */
+#define NEVER UINT64_MAX
 
 /* One job's future: an iterator over what is left of its tide, and its end. */
 typedef struct walk {
     const zi_tide *tide; /* NULL: reserves `flat` */
     uint32_t       next;
-    uint64_t       taken, returned; /* bytes of the tide that are over already   */
-    uint64_t       risen, fallen;   /* sums up to point `next`                   */
-    uint64_t       pos_ns;          /* where it stands on its tide               */
-    uint64_t       shift_ns;        /* the starter's delay                       */
-    uint64_t       use;             /* bytes it holds where the sweep stands     */
-    uint64_t       flat;            /* to be taken at once when it begins        */
-    uint64_t       at_ns;           /* of the next event, from now; NEVER: none  */
-    int64_t        delta;           /* of the next event */
+    uint64_t       height;   /* of the tide before point `next`           */
+    uint64_t       pos_ns;   /* where it stands on its tide               */
+    uint64_t       shift_ns; /* the starter's delay                       */
+    uint64_t       use;      /* bytes it holds where the sweep stands     */
+    uint64_t       flat;     /* to be taken at once when it begins        */
+    uint64_t       at_ns;    /* of the next event, from now; NEVER: none  */
+    uint64_t       then;     /* what it holds after it                    */
 } walk;
 
-/* How much of a point is still to come; 0: it is over. */
-static uint64_t
-left_of(walk *w, const zi_tide_point *p)
+/* Where a running job stands on its tide: the first point that is still to come, told by all that
+ * was taken and returned so far, and the tide's height before it. */
+static uint32_t
+place(const zi_job_view *j, uint64_t *ret_height)
 {
-    bool      rise = p->delta_bytes > 0;
-    uint64_t  size = rise ? (uint64_t)p->delta_bytes : 0 - (uint64_t)p->delta_bytes;
-    uint64_t *sum = rise ? &w->risen : &w->fallen;
-    uint64_t  over = rise ? w->taken : w->returned;
+    const zi_tide *t = j->tide;
+    uint64_t       now = j->taken_bytes + j->returned_bytes, sum = 0, height = 0;
+    bool           counted = t->n_points && t->moved_bytes[t->n_points - 1];
+    uint32_t       i = 0;
 
-    *sum += size;
-    if (*sum <= over) return 0;
-    return *sum - over < size ? *sum - over : size;
+    for (; i < t->n_points; i++) {
+        int64_t delta = t->point[i].delta_bytes;
+        sum += delta > 0 ? (uint64_t)delta : 0 - (uint64_t)delta;
+        if ((counted ? t->moved_bytes[i] : sum) > now) break;
+        height += (uint64_t)delta;
+    }
+    *ret_height = height;
+    return i;
 }
 
 static uint64_t
@@ -41,30 +48,29 @@ from_now(const walk *w, uint64_t on_tide_ns)
     return (on_tide_ns > w->pos_ns ? on_tide_ns - w->pos_ns : 0) + w->shift_ns;
 }
 
-/* Moves to the next event of which something is left; the last one is the step's end, which
- * gives back whatever is held then. */
+/* Moves to the next event; the last one is the step's end, which gives back whatever is held
+ * then. */
 static void
 advance(walk *w)
 {
     w->at_ns = NEVER;
     if (!w->tide) {
         if (w->flat == 0) return;
-        w->delta = (int64_t)w->flat;
+        w->then = w->use + w->flat;
         w->at_ns = w->shift_ns;
         w->flat = 0;
         return;
     }
-    while (w->next < w->tide->n_points) {
+    if (w->next < w->tide->n_points) {
         const zi_tide_point *p = &w->tide->point[w->next++];
-        uint64_t             left = left_of(w, p);
-        if (left == 0) continue;
-        w->delta = p->delta_bytes > 0 ? (int64_t)left : -(int64_t)left;
+        w->height += (uint64_t)p->delta_bytes;
+        w->then = w->height;
         w->at_ns = from_now(w, p->at_ns);
         return;
     }
     if (w->next == w->tide->n_points && w->use > 0) {
         w->next++;
-        w->delta = -(int64_t)w->use;
+        w->then = 0;
         w->at_ns = from_now(w, w->tide->length_ns);
     }
 }
@@ -73,16 +79,8 @@ advance(walk *w)
 static uint64_t
 pass(walk *w, uint64_t sum)
 {
-    uint64_t size = w->delta > 0 ? (uint64_t)w->delta : 0 - (uint64_t)w->delta;
-
-    if (w->delta > 0) {
-        w->use += size;
-        sum += size;
-    } else {
-        if (size > w->use) size = w->use;
-        w->use -= size;
-        sum -= size;
-    }
+    sum += w->then - w->use;
+    w->use = w->then;
     advance(w);
     return sum;
 }
@@ -93,41 +91,40 @@ predictable(const zi_job_view *j)
     return j->tide != NULL && j->repeats;
 }
 
-/* Where it stands: between the last event that is over and the next one, as time goes. */
-static uint64_t
-position(const zi_job_view *j, uint64_t now_ns)
+/* Does it hold about what the tide says it holds where it stands? */
+static bool
+is_on_tide(const zi_job_view *j, uint64_t height)
 {
-    uint64_t risen = 0, fallen = 0, last = 0, next = j->tide->length_ns;
+    uint64_t part = j->tide->peak_bytes / ASTRAY_PART;
+    return j->step_bytes <= height + part && height <= j->step_bytes + part;
+}
+
+/* Between the last event that is over and point `next`, as time goes. */
+static uint64_t
+position(const zi_job_view *j, uint32_t next, uint64_t now_ns)
+{
+    const zi_tide *t = j->tide;
+    uint64_t       last = next > 0 ? t->point[next - 1].at_ns : 0;
+    uint64_t       until = next < t->n_points ? t->point[next].at_ns : t->length_ns;
     uint64_t seen = j->last_region_ns > j->began_ns ? j->last_region_ns : j->began_ns;
     uint64_t since = now_ns > seen ? now_ns - seen : 0;
 
-    for (uint32_t i = 0; i < j->tide->n_points; i++) {
-        const zi_tide_point *p = &j->tide->point[i];
-        if (p->delta_bytes > 0)
-            risen += (uint64_t)p->delta_bytes;
-        else
-            fallen += 0 - (uint64_t)p->delta_bytes;
-        if (risen > j->taken_bytes || fallen > j->returned_bytes) {
-            next = p->at_ns;
-            break;
-        }
-        last = p->at_ns;
-    }
     if (j->solo_step_ns && j->last_step_ns > j->solo_step_ns) /* others slow it down */
         since =
             (uint64_t)((double)since * (double)j->solo_step_ns / (double)j->last_step_ns);
-    return last + since < next ? last + since : next;
+    return last + since < until ? last + since : until;
 }
 
 static void
 open_runner(walk *w, const zi_job_view *j, uint64_t now_ns)
 {
-    *w = (walk){.taken = j->taken_bytes,
-                .returned = j->returned_bytes,
-                .use = j->step_bytes};
-    if (predictable(j)) {
+    *w = (walk){.use = j->step_bytes};
+    if (predictable(j)) w->next = place(j, &w->height);
+    if (predictable(j) && is_on_tide(j, w->height)) {
         w->tide = j->tide;
-        w->pos_ns = position(j, now_ns);
+        w->pos_ns = position(j, w->next, now_ns);
+        if (w->height > w->use)
+            w->use = w->height; /* within this stair it may come to it */
     } else if (j->claim_bytes > w->use) {
         w->use = j->claim_bytes;
     }
@@ -151,7 +148,7 @@ static bool
 before(const walk *a, const walk *b)
 {
     if (a->at_ns != b->at_ns) return a->at_ns < b->at_ns;
-    return a->delta > 0 && b->delta < 0;
+    return a->then > a->use && b->then <= b->use;
 }
 
 static void
@@ -279,45 +276,27 @@ zi_sweep_delay(const zi_view *v, const zi_sweep_ask *ask)
 uint64_t
 zi_sweep_rest(const zi_job_view *j, uint64_t now_ns)
 {
+    uint64_t height;
+
     if (!j->tide) return 0;
-    uint64_t length = j->tide->length_ns, at = position(j, now_ns);
+    uint64_t length = j->tide->length_ns, at = position(j, place(j, &height), now_ns);
     if (at >= length) return 0;
     if (j->solo_step_ns == 0) return length - at;
     return (uint64_t)((double)(length - at) / (double)length * (double)j->solo_step_ns);
 }
 
-/* Has it taken what the tide says it takes before it returns so much?  A step that begins with
- * something else, an evaluation say, returns too early for its tide. */
-static bool
-is_on_tide(const zi_job_view *j)
-{
-    uint64_t risen = 0, fallen = 0;
-    for (uint32_t i = 0; i < j->tide->n_points; i++) {
-        int64_t delta = j->tide->point[i].delta_bytes;
-        if (delta > 0) {
-            risen += (uint64_t)delta;
-            continue;
-        }
-        if (fallen >= j->returned_bytes) break;
-        fallen += 0 - (uint64_t)delta;
-    }
-    uint64_t before = fallen > j->returned_bytes ? fallen - j->returned_bytes : 0;
-    return j->taken_bytes + before + j->tide->peak_bytes / 16 >= risen &&
-           j->taken_bytes <= risen + j->tide->peak_bytes / 4;
-}
-
 uint64_t
-zi_sweep_rise(const zi_job_view *j)
+zi_sweep_crest(const zi_job_view *j)
 {
-    int64_t sum = 0, most = 0;
+    uint64_t height;
 
-    if (!predictable(j) || !is_on_tide(j)) return UINT64_MAX;
-    walk w = {.tide = j->tide, .taken = j->taken_bytes, .returned = j->returned_bytes};
-    for (uint32_t i = 0; i < j->tide->n_points; i++) {
-        const zi_tide_point *p = &j->tide->point[i];
-        uint64_t             left = left_of(&w, p);
-        sum += p->delta_bytes > 0 ? (int64_t)left : -(int64_t)left;
-        if (sum > most) most = sum;
+    if (!predictable(j)) return UINT64_MAX;
+    uint32_t next = place(j, &height);
+    uint64_t most = height;
+    if (!is_on_tide(j, height)) return UINT64_MAX;
+    for (; next < j->tide->n_points; next++) {
+        height += (uint64_t)j->tide->point[next].delta_bytes;
+        if (height > most) most = height;
     }
-    return (uint64_t)most;
+    return most;
 }

@@ -4,13 +4,14 @@
  * whole tide of the starter, and stops where the sum passes the budget.
  *
  * POSITION  of a running job is known by the bytes it has taken and returned since its step
- *           began, never by the clock alone: an event of its tide is over when its bytes have
- *           been seen.  Time since the last event seen moves it on at most to the next
- *           one, so a late job is never assumed to have returned anything.
+ *           began, never by the clock alone: a point of its tide is over when as many bytes have
+ *           moved as had when it was recorded (all of them: a grouped tide has lost its ripples,
+ *           its count of moved bytes has not).  Time since the last event seen moves it on at
+ *           most to the next point, so a late job is never assumed to have returned anything.
  * CLOCK     Tides run on solo time.  When cores are divided evenly all jobs are slowed alike, so
  *           the order of events, which is all that counts here, stays the same.
- * RESERVE   A running job without a tide, or whose steps do not repeat, holds its claim to the
- *           end; so does a starter of that kind from the beginning.
+ * RESERVE   A running job without a tide, whose steps do not repeat, or who is not on its tide (it
+ *           holds far more or less than foreseen), holds its claim to the end; so does a starter of that kind from the beginning.
  */
 #ifndef ZI_POLICY_SWEEP_H
 #define ZI_POLICY_SWEEP_H
@@ -32,8 +33,8 @@ uint64_t zi_sweep_delay(const zi_view *v, const zi_sweep_ask *ask);
 /* Solo time that a running job still needs, by its position; 0: unknown. */
 uint64_t zi_sweep_rest(const zi_job_view *j, uint64_t now_ns);
 
-/* The most bytes that a running job will come to hold above what it holds now, by what is left
- * of its tide.  UINT64_MAX: unknown. */
-uint64_t zi_sweep_rise(const zi_job_view *j);
+/* The most bytes that a running job will hold from now on, by what is left of its tide.
+ * UINT64_MAX: unknown, or it is not on its tide (it holds far more or less than foreseen). */
+uint64_t zi_sweep_crest(const zi_job_view *j);
 
 #endif /* ZI_POLICY_SWEEP_H */

@@ -14,12 +14,19 @@
  *          far behind it would be by then.  The start whose worst victim is least behind goes;
  *          it is held back (FAIRNESS) if the victim would be further behind than those who
  *          wait for it.  While nobody falls behind, throughput decides alone.
- *   RAMP   After its first step alone a job's tide is trusted step by step: at first 1/8 of
+ *   START  Shares are reckoned in solo time, and a job's first steps are slow (memory is touched for
+ *          the first time): its first three steps run alone, with all cores.
+ *   RAMP   After them a job's tide is trusted step by step: at first 1/8 of
  *          its peak is kept free on top, then 1/16, 1/32, none; a misprediction starts over.
  *   MISPREDICTION  (more bytes than foreseen, or a wait for bytes in mid-step) costs two points, a
  *          step as foreseen gains one back.  From 6 points on a job takes turns (nobody beside
  *          it whose claim does not fit, too) until it is down to 2.  A job whose steps do not
  *          repeat reserves its claim for the whole step instead.
+ *   DOES IT PAY?  Where two tides fit together may be where the jobs hinder each other most (large
+ *          feature maps, all of them waiting for the memory bus).  So the work done per time,
+ *          in solo time, is measured epoch by epoch (six of the longest steps); if sharing does
+ *          less than taking turns did, all take turns for 4, 8, ... 32 epochs, then it is tried
+ *          again; at once when somebody joins or leaves or the budget changes.
  * WE DROP  The wait quantum (the sweep computes the delay), pairs (all jobs share one
  *          budget), the offline search for in-flight limits (the client's matter).
  * CHECKED  zico_policy_test.c: on random mixes at 65 % never below taking turns by more than
@@ -37,8 +44,13 @@
 #define VICTIMS    3u
 #define GAP_NS     10000000u /* jobs that take longer between two steps are not waited for */
 #define WAKE_NS    1000000u /* soonest look again                                        */
-#define TRUST_MUX  6u /* points from which on it takes turns ...                   */
-#define TRUST_BACK 2u /* ... until it is down to these                              */
+#define ALONE      3u   /* steps of a new job that nobody runs beside                */
+#define EPOCH      6.0  /* longest steps: how long sharing, or taking turns, is tried  */
+#define TURNS_RATE 0.97 /* of taking turns, before it was measured                   */
+#define EPOCHS_MIN 4u   /* taking turns after a trial of sharing that did not pay ...  */
+#define EPOCHS_MAX 32u  /* ... doubled each time, at most                             */
+#define TRUST_MUX  6u   /* points from which on it takes turns ...                   */
+#define TRUST_BACK 2u   /* ... until it is down to these                              */
 #define TRUST_MAX  8u
 #define TOLERANCE  0.25 /* of the longest step: lag that does not matter             */
 
@@ -47,12 +59,25 @@ typedef struct account {
     uint64_t idle_ns; /* when its last step ended       */
     uint64_t gap_ns;  /* from a step's end to the next asking, smoothed */
     uint64_t n_mispredicted;
-    uint32_t points; /* of distrust */
-    uint32_t n_good; /* steps as foreseen in a row; the ramp */
+    uint32_t n_steps; /* ended */
+    uint32_t points;  /* of distrust */
+    uint32_t n_good;  /* steps as foreseen in a row; the ramp */
     bool     takes_turns;
 } account;
 
+/* Does running beside each other pay?  Work done (solo time) per time, epoch by epoch. */
+typedef struct trial {
+    uint64_t from_ns;    /* the present epoch began; 0: none yet                    */
+    double   work_ns;    /* ... done in whole steps since                           */
+    double   partial_ns; /* ... done in unfinished ones when it began                */
+    double   turns_rate; /* of taking turns, as measured; 0: never                   */
+    bool     turns;      /* all take turns in this epoch                            */
+    uint32_t n_left;     /* epochs of taking turns to come                          */
+    uint32_t n_next;     /* ... after the next trial that does not pay               */
+} trial;
+
 typedef struct zico {
+    trial    trial;
     uint64_t last_ns;
     account  job[ZI_LEDGER_JOBS_MAX];
 } zico;
@@ -68,6 +93,7 @@ typedef struct choice {
     uint64_t       keep;               /* of the budget, while ramping   */
     size_t         n_running, n_about; /* about to ask */
     bool           turns;              /* somebody who takes turns is running */
+    bool           fresh;              /* ... who is in its first steps       */
 } choice;
 
 static zico_status
@@ -88,6 +114,14 @@ static double
 weight(const zi_job_view *j)
 {
     return j->weight_milli ? j->weight_milli : 1000.0;
+}
+
+/* Must nobody run beside it? */
+static bool
+runs_alone(const zico *z, const zi_job_view *j)
+{
+    const account *a = &z->job[j->id];
+    return z->trial.turns || a->takes_turns || a->n_steps < ALONE;
 }
 
 /* -- lag ---------------------------------------------------------------------------------- */
@@ -122,7 +156,8 @@ sum_up(choice *c, zico *z, const zi_view *v, uint64_t now_ns)
         c->n_about += j->state == ZI_JOB_IDLE;
         if (j->state == ZI_JOB_RUNNING) {
             c->n_running++;
-            c->turns |= a->takes_turns;
+            c->turns |= runs_alone(z, j);
+            c->fresh |= a->n_steps < ALONE;
             double rest = (double)zi_sweep_rest(j, now_ns);
             if (rest > c->longest_rest) c->longest_rest = rest;
         }
@@ -199,7 +234,7 @@ lag_beside(const choice *c, size_t i, size_t also)
     double             length = solo_ns(&c->v->job[also]);
     uint64_t rest = j->state == ZI_JOB_RUNNING ? zi_sweep_rest(j, c->now_ns) : 0;
 
-    if (c->z->job[j->id].takes_turns) /* begins when nobody runs any more */
+    if (runs_alone(c->z, j)) /* begins when nobody runs any more */
         return lag_after(c, i,
                          (uint64_t)(length > c->longest_rest ? length : c->longest_rest));
     for (int k = 0; k < 3; k++) {
@@ -211,6 +246,73 @@ lag_beside(const choice *c, size_t i, size_t also)
         if (lag > worst) worst = lag;
     }
     return worst;
+}
+
+/* -- does sharing pay? ------------------------------------------------------------------- */
+
+static double
+partial_work(const choice *c)
+{
+    double sum = 0;
+    for (size_t i = 0; i < c->v->n_jobs; i++) {
+        const zi_job_view *j = &c->v->job[i];
+        if (j->state == ZI_JOB_RUNNING)
+            sum += solo_ns(j) - (double)zi_sweep_rest(j, c->now_ns);
+    }
+    return sum;
+}
+
+static void
+begin_epoch(const choice *c)
+{
+    trial *t = &c->z->trial;
+    t->from_ns = c->now_ns;
+    t->work_ns = 0;
+    t->partial_ns = partial_work(c);
+}
+
+/* Everything is different now: sharing is tried anew. */
+static void
+begin_trials(zico *z)
+{
+    z->trial = (trial){.turns_rate = z->trial.turns_rate, .n_next = EPOCHS_MIN};
+}
+
+static bool
+somebody_fresh(const choice *c)
+{
+    for (size_t i = 0; i < c->v->n_jobs; i++)
+        if (c->z->job[c->v->job[i].id].n_steps <= ALONE) return true;
+    return false;
+}
+
+/* At the end of an epoch: judge it and choose the next one. */
+static void
+try_sharing(const choice *c)
+{
+    trial *t = &c->z->trial;
+    double passed = (double)(c->now_ns - t->from_ns);
+
+    if (t->from_ns == 0 || c->weights <= 0 || somebody_fresh(c)) {
+        begin_epoch(c);
+        return;
+    }
+    if (passed < EPOCH * c->longest) return;
+    double rate = (t->work_ns + partial_work(c) - t->partial_ns) / passed;
+    double turns = t->turns_rate > 0 ? t->turns_rate : TURNS_RATE;
+    if (t->turns) {
+        t->turns_rate = t->turns_rate > 0 ? (turns + rate) / 2 : rate;
+        if (t->turns_rate > 1) t->turns_rate = 1;
+        if (t->n_left > 0) t->n_left--;
+        t->turns = t->n_left > 0;
+    } else if (rate < turns) {
+        t->turns = true;
+        t->n_left = t->n_next;
+        t->n_next = 2 * t->n_next < EPOCHS_MAX ? 2 * t->n_next : EPOCHS_MAX;
+    } else {
+        t->n_next = EPOCHS_MIN;
+    }
+    begin_epoch(c);
 }
 
 /* -- choosing ----------------------------------------------------------------------------- */
@@ -312,8 +414,10 @@ static bool
 may_run_beside(const choice *c, size_t i)
 {
     if (!zi_policy_core_free(c->v, i)) return false;
-    return c->n_running == 0 || peaks_fit(c, i) ||
-           (!c->turns && !c->z->job[c->v->job[i].id].takes_turns);
+    if (c->n_running == 0) return true;
+    if (c->z->trial.turns || c->fresh || c->z->job[c->v->job[i].id].n_steps < ALONE)
+        return false;
+    return peaks_fit(c, i) || (!c->turns && !runs_alone(c->z, &c->v->job[i]));
 }
 
 /* Of the candidates that fit now: the one farthest behind among those whose worst victim
@@ -438,6 +542,8 @@ step_ended(zico *z, const zi_job_view *j)
     account *a = &z->job[j->id];
 
     a->lag_ns -= solo_ns(j);
+    z->trial.work_ns += solo_ns(j);
+    if (a->n_steps < UINT32_MAX) a->n_steps++;
     if (j->n_mispredicted > a->n_mispredicted) {
         a->n_mispredicted = j->n_mispredicted;
         a->points = a->points + 2 < TRUST_MAX ? a->points + 2 : TRUST_MAX;
@@ -466,6 +572,9 @@ zico_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
 
     if (ev->kind == ZI_EVENT_JOIN || ev->kind == ZI_EVENT_LEAVE)
         z->job[v->job[ev->job].id] = (account){0};
+    if (ev->kind == ZI_EVENT_JOIN || ev->kind == ZI_EVENT_LEAVE ||
+        ev->kind == ZI_EVENT_BUDGET)
+        begin_trials(z);
     if (ev->kind == ZI_EVENT_LEASE_ASK) return;
     if (ev->kind == ZI_EVENT_STEP_ASK && z->job[v->job[ev->job].id].idle_ns) {
         account *a = &z->job[v->job[ev->job].id];
@@ -482,6 +591,7 @@ zico_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
     if (ev->kind == ZI_EVENT_STEP_END) {
         step_ended(z, &v->job[ev->job]);
         sum_up(&c, z, v, ev->now_ns);
+        try_sharing(&c);
     }
     decide(&c, out);
 }

@@ -148,7 +148,8 @@ somebody_waits(const zi_sim *s)
         if (st == ZI_SIM_LOADING || st == ZI_SIM_STALLED) return true;
         if (st != ZI_SIM_ASKING) continue;
         zi_desk_waiting(s->desk, s->actor[i].id, &w);
-        if (w.reason != ZI_REASON_ADMISSION || s->opt->n_changes == 0) return true;
+        bool by_people = w.reason == ZI_REASON_ADMISSION || w.reason == ZI_REASON_LIMIT;
+        if (!by_people || s->opt->n_changes == 0) return true;
     }
     return false;
 }

@@ -38,6 +38,9 @@ typedef struct zi_tide {
     uint64_t      peak_bytes; /* T4 */
     uint64_t      end_bytes;  /* T3 */
     zi_tide_point point[ZI_TIDE_POINTS_MAX];
+    /* all that was taken and returned up to each point, also what grouping has smoothed away: where
+     * a job stands in its step is told by it.  All 0: not recorded; the points themselves are all there is. */
+    uint64_t moved_bytes[ZI_TIDE_POINTS_MAX];
 } zi_tide;
 
 zico_status zi_tide_verify(const zi_tide *t);

@@ -28,11 +28,13 @@ _Static_assert(STAIRS_KEEP * 2 < EVENTS_MAX, "a forced grouping makes room");
 typedef struct stair {
     uint64_t at_ns;
     int64_t  height;
+    uint64_t moved; /* bytes of all events up to its beginning */
 } stair;
 
 struct zi_tide_recorder {
-    uint64_t      begin_ns;
-    size_t        n;
+    uint64_t begin_ns;
+    size_t   n;
+    bool smoothed; /* the buffer was full once: what was moved is not known any more */
     zi_tide_point event[EVENTS_MAX]; /* offsets, in any order */
     stair         stair[EVENTS_MAX + 1];
 };
@@ -57,6 +59,7 @@ zi_tide_recorder_begin(zi_tide_recorder *rec, uint64_t now_ns)
 {
     rec->begin_ns = now_ns;
     rec->n = 0;
+    rec->smoothed = false;
 }
 
 /* By time; at equal times rises first (T1). */
@@ -91,16 +94,19 @@ add_saturated(int64_t a, int64_t b)
 static size_t
 build_stairs(zi_tide_recorder *rec, uint64_t length_ns, bool clamp)
 {
-    int64_t height = 0;
-    size_t  n = 1;
+    int64_t  height = 0;
+    uint64_t moved = 0;
+    size_t   n = 1;
 
     rec->stair[0] = (stair){.at_ns = 0, .height = 0};
     for (size_t i = 0; i < rec->n; i++) {
         uint64_t at = rec->event[i].at_ns;
+        int64_t  delta = rec->event[i].delta_bytes;
         if (at > length_ns) at = length_ns;
-        height = add_saturated(height, rec->event[i].delta_bytes);
+        height = add_saturated(height, delta);
+        moved += delta > 0 ? (uint64_t)delta : 0 - (uint64_t)delta;
         if (clamp && height < 0) height = 0;
-        rec->stair[n++] = (stair){.at_ns = at, .height = height};
+        rec->stair[n++] = (stair){.at_ns = at, .height = height, .moved = moved};
     }
     return n;
 }
@@ -173,14 +179,16 @@ join_best(stair *s, size_t n, size_t keep, double bound, uint64_t length_ns)
 static size_t
 group_stairs(stair *s, size_t n, size_t keep, uint64_t length_ns)
 {
-    double  area = area_of(s, n, length_ns);
-    double  bound = area * SLACK / (double)keep;
-    int64_t last = s[n - 1].height;
+    double   area = area_of(s, n, length_ns);
+    double   bound = area * SLACK / (double)keep;
+    int64_t  last = s[n - 1].height;
+    uint64_t moved = s[n - 1].moved;
 
     for (double b = bound / 64; n > STAIRS_KEEP; b = b * 4 + 1)
         n = join_cheap(s, n, STAIRS_KEEP, b, length_ns);
     n = join_best(s, n, keep, bound, length_ns);
-    if (s[n - 1].height != last) s[n++] = (stair){.at_ns = length_ns, .height = last};
+    if (s[n - 1].height != last)
+        s[n++] = (stair){.at_ns = length_ns, .height = last, .moved = moved};
     return n;
 }
 
@@ -191,6 +199,7 @@ make_room(zi_tide_recorder *rec)
     uint64_t last = 0;
     int64_t  before = 0;
 
+    rec->smoothed = true;
     for (size_t i = 0; i < rec->n; i++)
         if (rec->event[i].at_ns > last) last = rec->event[i].at_ns;
     sort_events(rec);
@@ -231,6 +240,8 @@ zi_tide_recorder_end(zi_tide_recorder *rec, uint64_t now_ns, zi_tide *ret_tide)
     for (size_t i = 0; i < n; i++) {
         int64_t height = rec->stair[i].height;
         if (height == before) continue;
+        if (!rec->smoothed)
+            ret_tide->moved_bytes[ret_tide->n_points] = rec->stair[i].moved;
         ret_tide->point[ret_tide->n_points++] =
             (zi_tide_point){.at_ns = rec->stair[i].at_ns, .delta_bytes = height - before};
         if ((uint64_t)height > ret_tide->peak_bytes)

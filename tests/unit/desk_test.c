@@ -264,13 +264,42 @@ unsafe_grant_waits(void **state)
     assert_true(begin(&o, b, 0));
     close_office(&o);
 
-    open_office(&o, "zico", 8); /* jobs that reserve: b waits at the boundary */
+    open_office(&o, "zico", 8); /* new jobs run alone: b waits at the boundary */
     a = join(&o, 6), b = join(&o, 6);
     assert_true(begin(&o, a, 0));
     assert_false(begin(&o, b, 0));
-    assert_int_equal(ZI_REASON_TIDE, why(&o, b));
+    assert_int_equal(ZI_REASON_TURN, why(&o, b));
     end(&o, a, 0);
     assert_true(heard(&o, b, ZI_EFFECT_GO).any);
+    close_office(&o);
+}
+
+/* A job whose maximum was lowered below what it needs waits for nobody but the person who did it:
+ * the reason is its own limit, with the bytes that it needs. */
+static void
+own_limit_is_the_reason(void **state)
+{
+    office     o;
+    zi_waiting w;
+
+    (void)state;
+    open_office(&o, "spatial", 10);
+    zi_job_id a = join(&o, 0), b = join(&o, 0);
+    teach(&o, a, 5, 300);
+    teach(&o, b, 2, 300);
+    zi_job_limits small = {.max_bytes = 3 * R};
+    expect_ok(zi_desk_set_limits(o.d, a, &small, 0, o.now));
+    listen(&o);
+    assert_false(begin(&o, a, 1));
+    zi_desk_waiting(o.d, a, &w);
+    assert_int_equal(ZI_REASON_LIMIT, w.reason);
+    assert_int_equal(ZI_JOB_NONE, w.behind);
+    assert_true(w.asked_bytes >= 5 * R);
+    assert_true(begin(&o, b, 1));
+    zi_job_limits large = {.max_bytes = 8 * R};
+    expect_ok(zi_desk_set_limits(o.d, a, &large, 0, o.now));
+    end(&o, b, 1);
+    assert_int_not_equal(ZI_REASON_LIMIT, why(&o, a));
     close_office(&o);
 }
 
@@ -800,6 +829,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(first_step_is_alone),
         cmocka_unit_test(unsafe_grant_waits),
+        cmocka_unit_test(own_limit_is_the_reason),
         cmocka_unit_test(large_request_is_not_starved),
         cmocka_unit_test(who_exceeds_its_claim_is_refused),
         cmocka_unit_test(mutual_excess_is_resolved),
