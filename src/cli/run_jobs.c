@@ -396,10 +396,20 @@ undo:
 
 /* -- the whole ------------------------------------------------------------------------------------ */
 
+/* While nobody has started yet, or all have ended before the next one starts, the broker stays. */
+static uint64_t
+longest_delay(const zi_jobfile *file)
+{
+    uint64_t most = 0;
+    for (unsigned i = 0; i < file->jobs_count; i++)
+        if (file->jobs[i].delay_ns > most) most = file->jobs[i].delay_ns;
+    return most;
+}
+
 /* A broker of our own, on a socket of its own, for one run; it ends with its last job. */
 static zico_status
 private_broker(const zi_run_options *opt, const char *dir, const char *policy,
-               uint64_t budget_bytes, uint64_t region_bytes, const char *tides,
+               uint64_t budget_bytes, const zi_jobfile *file, const char *tides,
                char socket_path[ZI_RUNDIR_PATH_MAX])
 {
     static unsigned   serial;
@@ -407,10 +417,10 @@ private_broker(const zi_run_options *opt, const char *dir, const char *policy,
     zi_str            why = {0};
     zi_ensure_options e = {.socket_path = socket_path,
                            .budget_bytes = budget_bytes,
-                           .region_bytes = region_bytes,
+                           .region_bytes = file->region_bytes,
                            .policy = policy,
                            .tides_dir = tides,
-                           .linger_s = 1,
+                           .linger_s = 1 + (unsigned)(longest_delay(file) / 1000000000u),
                            .log_path = log};
 
     ZI_TRY(zi_rundir_folder(opt->os, true, log, sizeof log));
@@ -438,12 +448,14 @@ measure_peaks(const zi_run_options *opt, zi_jobfile *file, uint64_t *ret_sum)
     quiet.quiet = true;
     st = zi_ensure_default_budget(&plenty);
     for (unsigned i = 0; i < file->jobs_count && st >= 0 && !n_interrupts; i++) {
-        zi_jobfile one = *file;
-        one.jobs = &file->jobs[i];
+        zi_jobfile   one = *file;
+        zi_job_entry now = file->jobs[i];
+        now.delay_ns = 0; /* alone there is nobody to come after */
+        one.jobs = &now;
         one.jobs_count = 1;
         fprintf(stderr, "measuring %s alone ...\n", file->jobs[i].name);
-        st = private_broker(opt, opt->out_dir, "spatial", plenty, file->region_bytes,
-                            NULL, socket_path);
+        st =
+            private_broker(opt, opt->out_dir, "spatial", plenty, &one, NULL, socket_path);
         if (st < 0) break;
         zi_crew_options crew = {.os = opt->os,
                                 .socket_path = socket_path,
@@ -529,7 +541,7 @@ compare_policies(const zi_run_options *opt, zi_jobfile *file, uint64_t budget)
     if (!budget && zi_ensure_default_budget(&budget) < 0) code = 1;
     for (; n < n_policies && !n_interrupts && code != 1; n++) {
         fprintf(stderr, "== %s\n", policy[n]);
-        if (private_broker(opt, opt->out_dir, policy[n], budget, file->region_bytes, NULL,
+        if (private_broker(opt, opt->out_dir, policy[n], budget, file, NULL,
                            socket_path) < 0) {
             code = 1;
             break;
