@@ -1,28 +1,34 @@
 """share.py -- many jobs, one budget: zico against time multiplexing and against no limit at all.
 
-    make bench-share                     everything; about 20 minutes
-    tools/bench-share.sh --quick         two mixes, one round; about 4 minutes
-    tools/bench-share.sh --mix pair-same --rounds 1 --window 8
+    make bench-share                          everything; about 40 minutes
+    tools/bench-share.sh --quick              two mixes, one round; about 3 minutes
+    tools/bench-share.sh --mix pair-same      one round of one mix; two to four minutes, appended
+    tools/bench-share.sh --mix eight --part zico,temporal
+    tools/bench-share.sh --report             tables and picture of all that was appended
 
-For each mix of native jobs, round after round with the policies interleaved:
+For each mix of native jobs, round after round with the policies in random order:
 
     temporal    one step at a time, the runner has all cores; the yardstick
     spatial     as much memory as all want together: what sharing can gain at most
     zico        at 100, 80, 65 and 55 % of the sum of solo peaks, changed by `zico limit` as it runs
     hold        zico at 65 %, jobs give memory back only at the end of a step (ZICO_HOLD=step)
+    reserve     spatial at 65 %: cores are divided, but peaks are reserved
+    whole       zico at 65 %, each job keeps all cores (ZICO_CORES): cores are not divided
 
-Progress is a job's rate relative to its rate under temporal; of a mix, the mean over its jobs.
-Gain captured = (zico - temporal) / (spatial - temporal).  Rates come from the times at which steps
-end, in a window in which all jobs are past their first steps.  Memory is what the kernel says: a
-process of its own looks at the blocks of the pool's memfd every 20 ms, plus what the jobs charged.
-How busy others kept the machine is printed with the results; windows with more than 0.15 cores of
-foreign load are repeated, at most three times.
+Progress is a job's rate relative to its rate under temporal in the same round; of a mix, the mean
+over its jobs.  Gain captured = (zico - temporal) / (spatial - temporal).  Rates come from the times
+at which steps end, in a window in which all jobs are past their first steps.  Memory is what the
+kernel says: a process of its own looks at the blocks of the pool's memfd every 20 ms, plus what
+the jobs charged.  How busy others kept the machine is printed with the results; windows with more
+than 0.15 cores of foreign load are repeated, at most three times.
 """
 import argparse
 import json
 import multiprocessing
+import math
 import os
 import random
+import re
 import shutil
 import statistics
 import subprocess
@@ -51,6 +57,10 @@ MIXES = {
     "eight": ["mobile", "dense", "unet", "gpt", "mobile", "resnet20", "unet", "lstm"],
 }
 BUDGETS = [100, 80, 65, 55]
+PARTS = ["temporal", "spatial", "zico", "hold", "reserve", "whole"]
+ORDER = ["temporal", "spatial", *[f"zico-{b}" for b in BUDGETS], "hold-65", "reserve-65", "whole-65"]
+WARM = 6  # steps before a window: memory is touched for the first time, tides are learnt
+JUDGED = 1.15  # gains are judged on mixes that gain so much without a limit
 QUIET = 0.15  # cores that others may use while we measure
 
 
@@ -112,7 +122,7 @@ class Job:
 
     def __init__(self, name, serial, socket, steps, env):
         net, batch, optimizer = JOBS[name]
-        self.name, self.ends, self.bad = f"{name}-{serial}", [], None
+        self.name, self.ends, self.device, self.bad = f"{name}-{serial}", [], [], None
         env = dict(env, ZICO_JOB_NAME=self.name)
         self.process = subprocess.Popen(
             [ZICO, "train", net, "--batch", str(batch), "--optimizer", optimizer, "--steps",
@@ -125,6 +135,7 @@ class Job:
         for line in self.process.stdout:
             if '"event":"step"' in line:
                 self.ends.append(time.monotonic())
+                self.device.append(json.loads(line)["device_ns"] / 1e9)
         self.bad = self.process.stderr.read()
 
     def rate(self, begin, end):
@@ -139,14 +150,15 @@ class Job:
 class Run:
     """A broker and jobs under one policy."""
 
-    def __init__(self, names, policy, budget, env=None, steps=1000000):
+    def __init__(self, names, policy, budget, env=None, steps=1000000, tides=None):
         self.dir = tempfile.mkdtemp(prefix="zi-share-")
         self.socket = os.path.join(self.dir, "b.sock")
         clean = {k: v for k, v in os.environ.items() if not k.startswith("ZICO_")}
         self.log = open(os.path.join(self.dir, "log"), "wb")
         self.broker = subprocess.Popen(
             [ZICO, "serve", "--socket", self.socket, "--policy", policy, "--budget", str(budget),
-             "--log-level", "0"], stdout=self.log, stderr=self.log, env=clean)
+             "--log-level", "0", *(["--tides", tides] if tides else [])],
+            stdout=self.log, stderr=self.log, env=clean)
         while not os.path.exists(self.socket):
             if self.broker.poll() is not None:
                 raise RuntimeError("the broker did not start")
@@ -198,9 +210,11 @@ class Run:
         others = (cpu_used() - used - (cpu_of(pids) - own)) / (end - begin)
         steps = sum(sum(1 for x in j.ends if begin < x <= end) for j in self.jobs)
         changed = field(after, "exchanged_bytes") - field(before, "exchanged_bytes")
+        within = [[d for x, d in zip(j.ends, j.device) if begin < x <= end] for j in self.jobs]
         return {
             "rate": [j.rate(begin, end) for j in self.jobs],
             "exchanged": changed / max(steps, 1),
+            "device": [statistics.median(d) if d else 0 for d in within],
             "kernel_peak": self.peak() + field(after, "private_bytes"),
             "waits": {j["name"]: j.get("reason") for j in after.get("jobs", [])},
             "others": others,
@@ -239,54 +253,57 @@ def field(picture, name):
     return picture[name] if name in picture else picture["device"][name]
 
 
-def measure_solo(names, plenty):
-    """Peak and rate of each network alone."""
+def measure_solo(names, plenty, folder):
+    """Peak, rate and tide of each network alone."""
     found = {}
     for name in sorted(set(names)):
-        with Run([name], "spatial", plenty) as r:
-            r.warm_up(4)
+        tides = os.path.join(folder, name)
+        shutil.rmtree(tides, ignore_errors=True)
+        os.makedirs(tides)
+        with Run([name], "spatial", plenty, tides=tides) as r:
+            r.warm_up(8)
             seen = status(r.socket)["jobs"][0]
-            t = r.jobs[0].ends
+            t = r.jobs[0].ends[3:]
             found[name] = {"peak": seen["peak_bytes"], "fixed": seen["fixed_bytes"],
                            "rate": (len(t) - 1) / (t[-1] - t[0])}
+            r.jobs[0].process.kill()
+            r.jobs[0].process.wait()
+            time.sleep(0.3)  # its tide is stored when it leaves
+        found[name]["tide"] = [os.path.join(tides, f) for f in os.listdir(tides)][:1]
         print(f"  {name:10} peak {found[name]['peak'] / MIB:5.0f} MiB, stays "
               f"{found[name]['fixed'] / MIB:4.0f} MiB, {1 / found[name]['rate']:.2f} s a step",
               flush=True)
     return found
 
 
-def one_round(names, total, opt, into):
-    """Every policy once, in random order; a budget's window is opt.window seconds long."""
-    def temporal():
-        with Run(names, "temporal", int(total * 1.1)) as r:
-            r.warm_up(3)
-            into["temporal"].append(r.window(opt.window))
-
-    def spatial():
-        with Run(names, "spatial", int(total * 1.3)) as r:
-            r.warm_up(3)
-            into["spatial"].append(r.window(opt.window))
+def one_round(mix, names, total, opt, keep):
+    """Every part once, in random order; a budget's window is opt.window seconds long."""
+    def one(key, policy, percent, env=None):
+        with Run(names, policy, total * percent // 100, env=env) as r:
+            r.warm_up(WARM)
+            keep(mix, key, r.window(opt.window))
 
     def zico():
         with Run(names, "zico", total) as r:
-            r.warm_up(3)
-            for percent in BUDGETS:
+            r.warm_up(WARM)
+            for percent in opt.budget:
                 r.limit(total * percent // 100)
-                time.sleep(opt.window / 4)
-                into[f"zico-{percent}"].append(r.window(opt.window))
+                time.sleep(opt.window / 2)
+                keep(mix, f"zico-{percent}", r.window(opt.window))
 
-    def hold():
-        with Run(names, "zico", total * 65 // 100, env={"ZICO_HOLD": "step"}) as r:
-            r.warm_up(3)
-            into["hold-65"].append(r.window(opt.window))
-
-    order = [temporal, spatial, zico] + ([] if opt.no_hold else [hold])
+    whole = {"ZICO_CORES": f"fixed:{os.cpu_count()}"}
+    parts = {"temporal": lambda: one("temporal", "temporal", 110),
+             "spatial": lambda: one("spatial", "spatial", 130), "zico": zico,
+             "hold": lambda: one("hold-65", "zico", 65, {"ZICO_HOLD": "step"}),
+             "reserve": lambda: one("reserve-65", "spatial", 65),
+             "whole": lambda: one("whole-65", "zico", 65, whole)}
+    order = list(opt.part)
     random.shuffle(order)
-    for run in order:
+    for part in order:
         try:
-            run()
+            parts[part]()
         except RuntimeError as e:
-            print(f"  {run.__name__}: {e}", flush=True)
+            print(f"  {mix} {part}: {e}", flush=True)
 
 
 def interval(values):
@@ -296,38 +313,208 @@ def interval(values):
     return statistics.median(values), meds[12], meds[-13]
 
 
-def judge(names, into, total):
-    """Per configuration: progress of the mix and of its slowest job, relative to temporal."""
-    base = [statistics.median(w["rate"][i] for w in into["temporal"]) for i in range(len(names))]
+def judge(names, windows, total):
+    """Per configuration: progress of the mix and of its slowest job, relative to temporal.
+
+    Rounds are compared with the temporal of the same round where there is one: machines drift."""
+    rounds = {w["round"]: w["rate"] for w in windows.get("temporal", []) if min(w["rate"]) > 0}
+    if not rounds:
+        return {}
+    base = [statistics.median(r[i] for r in rounds.values()) for i in range(len(names))]
     out = {}
-    for key, windows in into.items():
-        if not windows or min(base) <= 0:
-            print(f"  {key}: no rates; the window is too short for this machine")
-            continue
-        ratios = [[w["rate"][i] / base[i] for i in range(len(names))] for w in windows]
-        mean = [statistics.mean(r) for r in ratios]
+    for key in [k for k in ORDER if windows.get(k)]:
+        ratios = []
+        for w in windows[key]:
+            against = rounds.get(w["round"], base) if key != "temporal" else base
+            ratios.append([w["rate"][i] / against[i] for i in range(len(names))])
         per_job = [statistics.median(r[i] for r in ratios) for i in range(len(names))]
+        slowest = per_job.index(min(per_job))
         out[key] = {
-            "progress": interval(mean), "slowest": min(per_job), "per_job": per_job,
-            "exchanged": statistics.median(w["exchanged"] for w in windows),
-            "kernel_peak": max(w["kernel_peak"] for w in windows) / total,
-            "others": statistics.median(w["others"] for w in windows),
-            "p99_us": statistics.median(w["p99_us"] for w in windows),
+            "progress": interval([statistics.mean(r) for r in ratios]),
+            "slowest": interval([r[slowest] for r in ratios]), "per_job": per_job,
+            "exchanged": statistics.median(w["exchanged"] for w in windows[key]),
+            "kernel_peak": max(w["kernel_peak"] for w in windows[key]) / total,
+            "others": statistics.median(w["others"] for w in windows[key]),
+            "p99_us": statistics.median(w["p99_us"] for w in windows[key]),
+            "rounds": len(ratios),
         }
     return out
 
 
+def gain_of(found, key):
+    """Gain captured; None where there is next to nothing to gain."""
+    if key not in found or "spatial" not in found:
+        return None
+    free = found["spatial"]["progress"][0] - 1
+    return (found[key]["progress"][0] - 1) / free if abs(free) > 0.02 else None
+
+
 def show(mix, names, total, found):
-    gain_all = found.get("spatial", {"progress": (1, 1, 1)})["progress"][0] - 1
     print(f"\n{mix}: {' + '.join(names)}, sum of solo peaks {total / MIB:.0f} MiB")
-    print(f"  {'':10} {'progress':>8} {'95 %':>13} {'gain':>6} {'slowest':>8} "
-          f"{'changed hands':>14} {'peak':>6} {'others':>7}  per job")
+    print(f"  {'':10} {'progress':>8} {'95 %':>13} {'gain':>6} {'slowest':>8} {'95 %':>13} "
+          f"{'changed hands':>15} {'peak':>5} {'others':>6} {'n':>2}  per job")
     for key, v in found.items():
         p, lo, hi = v["progress"]
-        gain = f"{(p - 1) / gain_all:6.2f}" if abs(gain_all) > 0.02 else "     -"
-        print(f"  {key:10} {p:8.3f} {lo:6.3f}-{hi:6.3f} {gain} {v['slowest']:8.3f} "
-              f"{v['exchanged'] / MIB:8.0f} MiB/s. {v['kernel_peak']:5.2f} {v['others']:7.2f}  "
-              + " ".join(f"{x:.2f}" for x in v["per_job"]), flush=True)
+        s, slo, shi = v["slowest"]
+        gain = gain_of(found, key)
+        print(f"  {key:10} {p:8.3f} {lo:6.3f}-{hi:6.3f} "
+              f"{'     -' if gain is None else f'{gain:6.2f}'} {s:8.3f} {slo:6.3f}-{shi:6.3f} "
+              f"{v['exchanged'] / MIB:7.0f} MiB/step {v['kernel_peak']:5.2f} {v['others']:6.2f} "
+              f"{v['rounds']:2}  " + " ".join(f"{x:.2f}" for x in v["per_job"]), flush=True)
+
+
+def show_aims(results):
+    """The bars, over all mixes that were measured."""
+    def mean(values):
+        return f"{statistics.mean(values):.2f} over {len(values)}" if values else "not measured"
+
+    gains = {b: [] for b in BUDGETS}
+    many, worst, other = [], [], []
+    for mix, r in results.items():
+        found = r["found"]
+        if "spatial" not in found:
+            continue
+        judged = found["spatial"]["progress"][0] >= JUDGED
+        for b in BUDGETS:
+            key = f"zico-{b}"
+            if key not in found:
+                continue
+            worst.append((found[key]["slowest"][0], mix, b))
+            if judged:
+                gains[b].append(gain_of(found, key))
+                if b == 65 and len(r["jobs"]) >= 3:
+                    many.append(gain_of(found, key))
+            else:
+                best = max(1, found["spatial"]["progress"][0])
+                other.append((found[key]["progress"][0] / best, mix, b))
+    print(f"\nmixes that gain {JUDGED} and more without a limit, gain captured: "
+          + "; ".join(f"{b} %: {mean(g)}" for b, g in gains.items())
+          + f"; three and more jobs at 65 %: {mean(many)}")
+    for name, values in [("slowest job", worst), ("other mixes, of the better baseline", other)]:
+        if values:
+            print(f"{name}: " + ", ".join(f"{v:.2f} ({m} {b} %)" for v, m, b in sorted(values)[:4]))
+
+
+def show_split(found):
+    """Where the gain at 65 % comes from: switch off one thing at a time."""
+    if any(k not in found for k in ("zico-65", "reserve-65", "hold-65", "whole-65")):
+        return
+    def p(key):
+        return found[key]["progress"][0]
+    print(f"  gain at 65 %: {p('zico-65') - 1:+.3f}; of it peaks reserved, cores divided "
+          f"{p('reserve-65') - 1:+.3f}; tides in place of peaks {p('hold-65') - p('reserve-65'):+.3f}; "
+          f"memory back within steps {p('zico-65') - p('hold-65'):+.3f}.  Without dividing "
+          f"cores: {p('whole-65') - 1:+.3f}")
+
+
+def show_switching(names, windows):
+    """Temporal: what is lost between one job's last kernel and the next one's first."""
+    lost = []
+    for w in windows.get("temporal", []):
+        busy = sum(r * d for r, d in zip(w["rate"], w["device"]))
+        steps = sum(w["rate"])
+        if steps > 0:
+            lost.append((1 - busy) / steps * 1e6)
+    if lost:
+        print(f"  temporal loses {statistics.median(lost):.0f} us a step between two jobs' kernels")
+
+
+# -- static offsets ------------------------------------------------------------------------------
+
+def read_tide(path):
+    """(length, [(time, height)]) of a tide's text."""
+    points, height, length = [], 0, 0
+    with open(path, encoding="ascii") as f:
+        for line in f:
+            m = re.match(r"([+-])(\d+)([KMG]?) @(\d+)ns", line)
+            if m:
+                size = int(m[2]) << {"": 0, "K": 10, "M": 20, "G": 30}[m[3]]
+                height += size if m[1] == "+" else -size
+                points.append((int(m[4]), height))
+            elif "length=" in line:
+                length = int(re.search(r"length=(\d+)ns", line)[1])
+    return length, points
+
+
+def curve(tide, n, repeats):
+    """Heights on a grid of n, with so many steps in it."""
+    length, points = tide
+    out = []
+    for i in range(n):
+        at, most, k = i * repeats % n / n * length, 0, 0
+        until = at + repeats * length / n
+        for t, h in points:
+            if t <= at:
+                k = h
+            elif t < until:
+                most = max(most, h)
+        out.append(max(k, most))
+    return out
+
+
+def best_offset(solo, names):
+    """Smallest peak of two jobs in lockstep over all offsets, as a part of the sum of peaks."""
+    tides = [read_tide(solo[n]["tide"][0]) for n in names]
+    longest = max(t[0] for t in tides)
+    n = 360
+    heights = [curve(t, n, max(1, round(longest / t[0]))) for t in tides]
+    fixed = sum(solo[x]["fixed"] for x in names)
+    least = min(max(heights[0][i] + heights[1][(i + o) % n] for i in range(n)) for o in range(n))
+    return (least + fixed) / sum(solo[x]["peak"] for x in names)
+
+
+def smallest_budget(found):
+    """The smallest part of the sum of peaks at which zico loses at most 3 % against no limit."""
+    free = found["spatial"]["progress"][0] * 0.97
+    points = [(b / 100, found[f"zico-{b}"]["progress"][0]) for b in BUDGETS if f"zico-{b}" in found]
+    least = None
+    for i, (b, p) in enumerate(points):
+        if p >= free:
+            least = b
+        else:
+            if i > 0 and least is not None and points[i - 1][1] > p:
+                above = points[i - 1]
+                least = b + (free - p) / (above[1] - p) * (above[0] - b)
+            break
+    return least
+
+
+def show_offsets(solo, names, found):
+    if len(names) != 2 or "spatial" not in found or not all(solo[n].get("tide") for n in names):
+        return
+    least, best = smallest_budget(found), best_offset(solo, names)
+    print(f"  best static offset: {best:.2f} of the sum of peaks; zico within 3 % of no limit: "
+          + (f"{least:.2f}" if least else "at no budget measured"))
+
+
+# -- the simulator -------------------------------------------------------------------------------
+
+def simulate(solo, names, found, total, seconds=60):
+    """The same mix simulated, from solo tides and how fast each job is beside others."""
+    if "spatial" not in found or not all(solo[n].get("tide") for n in names):
+        return
+    cores = os.cpu_count()
+    lines = [f"cores: {cores}", f"seconds: {seconds}", "region: 2M", "jobs:"]
+    for i, n in enumerate(names):
+        speed = min(1.0, found["spatial"]["per_job"][i] / min(cores, len(names)))
+        lines += [f"  - name: {n}", f"    tide: {os.path.abspath(solo[n]['tide'][0])}",
+                  f"    fixed: {solo[n]['fixed']}", "    noise: 0.03",
+                  f"    scaling: {max(0.01, -math.log(speed) / math.log(cores)):.3f}"]
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml", delete=False) as f:
+        f.write("\n".join(lines) + "\n")
+    off = []
+    begin = time.monotonic()
+    for b in BUDGETS:
+        if f"zico-{b}" not in found:
+            continue
+        p = subprocess.run([ZICO, "sim", f.name, "--policy", "temporal,zico", "--budget",
+                            str(total * b // 100), "--json"], stdout=subprocess.PIPE, text=True)
+        rows = {r["policy"]: r for r in json.loads(p.stdout)}
+        said = rows["zico"]["throughput"] / rows["temporal"]["throughput"]
+        off.append((b, said, said / found[f"zico-{b}"]["progress"][0] - 1))
+    os.unlink(f.name)
+    print("  simulated: " + ", ".join(f"{b} %: {said:.2f} ({diff:+.0%})" for b, said, diff in off)
+          + f"  [{time.monotonic() - begin:.1f} s]")
 
 
 COLOURS = ["#3366aa", "#cc6633", "#338855", "#8844aa", "#888833"]
@@ -376,48 +563,121 @@ def draw(results, path):
 def check_budgets(found):
     """Mixes that were ever over their budget."""
     return [k for k, v in found.items()
-            if k.startswith(("zico-", "hold-")) and v["kernel_peak"] > int(k.split("-")[1]) / 100]
+            if "-" in k and v["kernel_peak"] > int(k.split("-")[1]) / 100]
+
+
+class Results:
+    """One JSON object a line, appended window by window."""
+
+    def __init__(self, path):
+        self.path, self.solo, self.windows = path, {}, []
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as f:
+                for line in f:
+                    self.take(json.loads(line))
+
+    def take(self, record):
+        if "solo" in record:
+            self.solo.update(record["solo"])
+        else:
+            self.windows.append(record)
+
+    def add(self, record):
+        self.take(record)
+        with open(self.path, "a", encoding="utf-8") as f:
+            f.write(json.dumps(record) + "\n")
+
+    def next_round(self, mix):
+        return 1 + max([w["round"] for w in self.windows if w["mix"] == mix], default=0)
+
+    def of(self, mix):
+        out = {}
+        for w in self.windows:
+            if w["mix"] == mix:
+                out.setdefault(w["key"], []).append(w)
+        return out
+
+
+def report(results, opt):
+    shown, over = {}, []
+    for mix in [m for m in MIXES if any(w["mix"] == m for w in results.windows)]:
+        names = MIXES[mix]
+        total = sum_of_peaks(results.solo, names)
+        windows = results.of(mix)
+        found = judge(names, windows, total)
+        shown[mix] = {"jobs": names, "total": total, "found": found}
+        show(mix, names, total, found)
+        show_split(found)
+        show_switching(names, windows)
+        show_offsets(results.solo, names, found)
+        simulate(results.solo, names, found, total)
+        over += [f"{mix} {k}" for k in check_budgets(found)]
+    show_aims(shown)
+    if opt.json:
+        with open(opt.json, "w", encoding="utf-8") as f:
+            json.dump({"solo": results.solo, "mixes": shown}, f, indent=1)
+    if opt.svg:
+        draw(shown, opt.svg)
+    print("OVER BUDGET: " + ", ".join(over) if over else "never over budget")
+    return 1 if over else 0
+
+
+def sum_of_peaks(solo, names):
+    return sum(solo[n]["peak"] for n in names) // (2 * MIB) * 2 * MIB
+
+
+def measure(mixes, results, opt):
+    folder = os.path.splitext(results.path)[0] + "-tides"
+    missing = {n for m in mixes for n in MIXES[m]} - set(results.solo)
+    if missing:
+        print("alone:")
+        results.add({"solo": measure_solo(missing, opt.plenty * MIB, folder)})
+    for mix in mixes:
+        names = MIXES[mix]
+        mine = argparse.Namespace(**vars(opt))  # taking turns, the longest makes 4 steps
+        longest = max(1 / results.solo[n]["rate"] for n in names)
+        mine.window = min(30, max(opt.window, 4 * len(names) * longest))
+        for _ in range(opt.rounds):
+            number = results.next_round(mix)
+
+            def keep(mix, key, window):
+                results.add({"mix": mix, "key": key, "round": number, **window})
+                print(f"  {mix} {key}: " + " ".join(f"{r:.2f}" for r in window["rate"])
+                      + f" steps/s, others {window['others']:.2f}", flush=True)
+            one_round(mix, names, sum_of_peaks(results.solo, names), mine, keep)
+
+
+def words(allowed, kind=str):
+    def split(text):
+        out = [kind(x) for x in text.split(",")]
+        if any(x not in allowed for x in out):
+            raise argparse.ArgumentTypeError(f"one or more of {allowed}")
+        return out
+    return split
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     p.add_argument("--quick", action="store_true")
     p.add_argument("--mix", action="append", choices=sorted(MIXES))
-    p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--window", type=float, default=10, help="seconds")
-    p.add_argument("--no-hold", action="store_true", help="without the negative control")
+    p.add_argument("--part", type=words(PARTS), default=PARTS, help=f"of {','.join(PARTS)}")
+    p.add_argument("--budget", type=words(BUDGETS, int), default=BUDGETS, help="zico's, in %%")
+    p.add_argument("--rounds", type=int, default=0, help="3; with --mix 1")
+    p.add_argument("--window", type=float, default=8, help="seconds")
+    p.add_argument("--results", default="out/share.jsonl", help="file that windows are appended to")
+    p.add_argument("--report", action="store_true", help="measure nothing, show what was measured")
     p.add_argument("--json", help="file")
     p.add_argument("--svg", help="file for the picture")
     p.add_argument("--plenty", type=int, default=4096, help="MiB for jobs alone")
     opt = p.parse_args()
-    if opt.quick:
-        opt.rounds, opt.window = 1, 6
-    mixes = opt.mix or (["pair-same", "three"] if opt.quick else list(MIXES))
-    print("alone:")
-    solo = measure_solo([n for m in mixes for n in MIXES[m]], opt.plenty * MIB)
-    results, over = {}, []
-    for mix in mixes:
-        names = MIXES[mix]
-        total = sum(solo[n]["peak"] for n in names) // (2 * MIB) * 2 * MIB
-        into = {k: [] for k in ["temporal", "spatial", *[f"zico-{b}" for b in BUDGETS],
-                                "hold-65"]}
-        mine = argparse.Namespace(**vars(opt))  # taking turns, the longest makes 4 steps
-        longest = max(1 / solo[n]["rate"] for n in names)
-        mine.window = min(30, max(opt.window, 4 * len(names) * longest))
-        for _ in range(opt.rounds):
-            one_round(names, total, mine, into)
-        found = judge(names, into, total)
-        show(mix, names, total, found)
-        over += [f"{mix} {k}" for k in check_budgets(found)]
-        results[mix] = {"jobs": names, "total": total, "found": found}
-        if opt.json:
-            with open(opt.json, "w", encoding="utf-8") as f:
-                json.dump({"solo": solo, "mixes": results}, f, indent=1)
-    if opt.svg:
-        draw(results, opt.svg)
-    if over:
-        print("OVER BUDGET: " + ", ".join(over))
-    return 1 if over else 0
+    opt.rounds = opt.rounds or (1 if opt.mix or opt.quick else 3)
+    if not opt.mix and not opt.report and os.path.exists(opt.results):
+        os.unlink(opt.results)  # a whole run starts afresh
+    results = Results(opt.results)
+    if not opt.report:
+        mixes = opt.mix or (["pair-same", "three"] if opt.quick else list(MIXES))
+        measure(mixes, results, opt)
+    return report(results, opt)
 
 
 if __name__ == "__main__":
