@@ -92,6 +92,7 @@ typedef struct choice {
     double         longest_rest;       /* of those that run              */
     uint64_t       keep;               /* of the budget, while ramping   */
     size_t         n_running, n_about; /* about to ask */
+    size_t         n_on_time;          /* of those that run: not overdue */
     bool           turns;              /* somebody who takes turns is running */
     bool           fresh;              /* ... who is in its first steps       */
 } choice;
@@ -114,6 +115,14 @@ static double
 weight(const zi_job_view *j)
 {
     return j->weight_milli ? j->weight_milli : 1000.0;
+}
+
+#define OVERDUE 4.0 /* times its solo step: nobody can tell when it will end */
+
+static bool
+is_on_time(const zi_job_view *j, uint64_t now_ns)
+{
+    return (double)(now_ns - j->began_ns) < OVERDUE * solo_ns(j);
 }
 
 /* Must nobody run beside it? */
@@ -156,8 +165,11 @@ sum_up(choice *c, zico *z, const zi_view *v, uint64_t now_ns)
         c->n_about += j->state == ZI_JOB_IDLE;
         if (j->state == ZI_JOB_RUNNING) {
             c->n_running++;
-            c->turns |= runs_alone(z, j);
-            c->fresh |= a->n_steps < ALONE;
+            if (is_on_time(j, now_ns)) {
+                c->n_on_time++;
+                c->turns |= runs_alone(z, j);
+                c->fresh |= a->n_steps < ALONE;
+            }
             double rest = (double)zi_sweep_rest(j, now_ns);
             if (rest > c->longest_rest) c->longest_rest = rest;
         }
@@ -414,7 +426,7 @@ static bool
 may_run_beside(const choice *c, size_t i)
 {
     if (!zi_policy_core_free(c->v, i)) return false;
-    if (c->n_running == 0) return true;
+    if (c->n_on_time == 0) return true; /* who is overdue may never end: tides decide */
     if (c->z->trial.turns || c->fresh || c->z->job[c->v->job[i].id].n_steps < ALONE)
         return false;
     return peaks_fit(c, i) || (!c->turns && !runs_alone(c->z, &c->v->job[i]));
@@ -490,27 +502,13 @@ count_soon(const choice *c, size_t starter)
     return n;
 }
 
-#define OVERDUE 4.0 /* times its solo step: nobody can tell when it will end */
-
-static bool
-somebody_on_time(const choice *c)
-{
-    for (size_t i = 0; i < c->v->n_jobs; i++) {
-        const zi_job_view *j = &c->v->job[i];
-        if (j->state == ZI_JOB_RUNNING &&
-            (double)(c->now_ns - j->began_ns) < OVERDUE * solo_ns(j))
-            return true;
-    }
-    return false;
-}
-
 /* Would starting it leave somebody further behind than it is itself, and than waiting would? */
 static bool
 is_unfair(const choice *c, const pick *p)
 {
     double own = lag_of(c, p->job);
 
-    if (c->n_about == 0 && !somebody_on_time(c)) return false; /* somebody must go */
+    if (c->n_about == 0 && c->n_on_time == 0) return false; /* somebody must go */
     return p->cost > TOLERANCE * c->longest + (own > 0 ? own : 0) &&
            p->cost > cost_of_waiting(c);
 }
