@@ -15,7 +15,7 @@
  *          it is held back (FAIRNESS) if the victim would be further behind than those who
  *          wait for it.  While nobody falls behind, throughput decides alone.
  *   START  Shares are reckoned in solo time, and a job's first steps are slow (memory is touched for
- *          the first time): its first three steps run alone, with all cores.
+ *          the first time): its first two steps run alone, with all cores.
  *   RAMP   After them a job's tide is trusted step by step: at first 1/8 of
  *          its peak is kept free on top, then 1/16, 1/32, none; a misprediction starts over.
  *   MISPREDICTION  (more bytes than foreseen, or a wait for bytes in mid-step) costs two points, a
@@ -44,7 +44,7 @@
 #define VICTIMS    3u
 #define GAP_NS     10000000u /* jobs that take longer between two steps are not waited for */
 #define WAKE_NS    1000000u /* soonest look again                                        */
-#define ALONE      3u   /* steps of a new job that nobody runs beside                */
+#define ALONE      2u   /* steps of a new job that nobody runs beside                */
 #define EPOCH      6.0  /* longest steps: how long sharing, or taking turns, is tried  */
 #define TURNS_RATE 0.97 /* of taking turns, before it was measured                   */
 #define EPOCHS_MIN 4u   /* taking turns after a trial of sharing that did not pay ...  */

@@ -264,11 +264,11 @@ unsafe_grant_waits(void **state)
     assert_true(begin(&o, b, 0));
     close_office(&o);
 
-    open_office(&o, "zico", 8); /* new jobs run alone: b waits at the boundary */
+    open_office(&o, "zico", 8); /* jobs that reserve: b waits at the boundary */
     a = join(&o, 6), b = join(&o, 6);
     assert_true(begin(&o, a, 0));
     assert_false(begin(&o, b, 0));
-    assert_int_equal(ZI_REASON_TURN, why(&o, b));
+    assert_int_equal(ZI_REASON_TIDE, why(&o, b));
     end(&o, a, 0);
     assert_true(heard(&o, b, ZI_EFFECT_GO).any);
     close_office(&o);
