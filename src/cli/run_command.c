@@ -208,6 +208,7 @@ put_options(const zi_command_options *opt, char *const argv[])
         return complain("--max-wait %s: want a time such as 30s or 5m%s", opt->max_wait,
                         "");
     put(ZI_ENV_MAX_WAIT, opt->max_wait);
+    put(ZI_ENV_SPILL, opt->spill);
     put(ZI_ENV_STEADY, opt->steady ? "1" : NULL);
     return 0;
 }
@@ -293,6 +294,8 @@ static const char usage[] =
     "  --steady         its steps repeat to the byte (no evaluation inside a step): "
     "share\n"
     "                   more tightly; a step that needs more late may be refused memory\n"
+    "  --spill DIR      its memory goes there when another job cannot go on otherwise\n"
+    "                   (default: the temporary folder), none: never\n"
     "  --hook-min SIZE  blocks of this size and more are zico's (default: 256K)\n"
     "  --svg FILE       with --observe: the picture as a file\n";
 
@@ -309,6 +312,7 @@ enum {
     OPT_CORES,
     OPT_MAX_WAIT,
     OPT_HOOK_MIN,
+    OPT_SPILL,
     OPT_SVG,
     OPT_OBSERVE,
     OPT_STEADY,
@@ -316,23 +320,15 @@ enum {
 };
 
 static const struct option long_options[] = {
-    {"budget", 1, 0, OPT_BUDGET},
-    {"policy", 1, 0, OPT_POLICY},
-    {"socket", 1, 0, OPT_SOCKET},
-    {"name", 1, 0, OPT_NAME},
-    {"shape", 1, 0, OPT_SHAPE},
-    {"min", 1, 0, OPT_MIN},
-    {"max", 1, 0, OPT_MAX},
-    {"claim", 1, 0, OPT_CLAIM},
-    {"weight", 1, 0, OPT_WEIGHT},
-    {"cores", 1, 0, OPT_CORES},
-    {"max-wait", 1, 0, OPT_MAX_WAIT},
-    {"hook-min", 1, 0, OPT_HOOK_MIN},
-    {"svg", 1, 0, OPT_SVG},
-    {"observe", 0, 0, OPT_OBSERVE},
-    {"steady", 0, 0, OPT_STEADY},
-    {"help", 0, 0, OPT_HELP},
-    {0, 0, 0, 0},
+    {"budget", 1, 0, OPT_BUDGET},     {"policy", 1, 0, OPT_POLICY},
+    {"socket", 1, 0, OPT_SOCKET},     {"name", 1, 0, OPT_NAME},
+    {"shape", 1, 0, OPT_SHAPE},       {"min", 1, 0, OPT_MIN},
+    {"max", 1, 0, OPT_MAX},           {"claim", 1, 0, OPT_CLAIM},
+    {"weight", 1, 0, OPT_WEIGHT},     {"cores", 1, 0, OPT_CORES},
+    {"max-wait", 1, 0, OPT_MAX_WAIT}, {"hook-min", 1, 0, OPT_HOOK_MIN},
+    {"spill", 1, 0, OPT_SPILL},       {"svg", 1, 0, OPT_SVG},
+    {"observe", 0, 0, OPT_OBSERVE},   {"steady", 0, 0, OPT_STEADY},
+    {"help", 0, 0, OPT_HELP},         {0, 0, 0, 0},
 };
 
 static const char **
@@ -363,6 +359,8 @@ place_of(zi_command_options *o, int c)
         return &o->max_wait;
     case OPT_HOOK_MIN:
         return &o->hook_min;
+    case OPT_SPILL:
+        return &o->spill;
     case OPT_SVG:
         return &o->svg;
     default:

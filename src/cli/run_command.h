@@ -23,6 +23,7 @@ typedef struct zi_command_options {
         cores; /* follow, own, fixed:N; NULL: fixed if OMP_NUM_THREADS is set, else follow */
     const char *max_wait; /* NULL: no end                                               */
     const char *hook_min; /* threshold of the hook; NULL: its own                       */
+    const char *spill;    /* folder for what is moved out, or none; NULL: its own       */
     const char *svg;      /* with observe: a file for the picture                       */
     bool        observe;
     bool        steady; /* the command's steps repeat to the byte */

@@ -131,4 +131,9 @@ zi_hook_options_read(zi_getenv_fn *get, zi_hook_options *ret, const char **ret_b
     ret->name = given(get, ZI_ENV_NAME);
     ret->shape = given(get, ZI_ENV_SHAPE);
     ret->observe_dir = given(get, ZI_ENV_OBSERVE);
+    ret->spill_dir = given(get, ZI_ENV_SPILL);
+    if (ret->spill_dir && strcmp(ret->spill_dir, "none") == 0) {
+        ret->spill_dir = NULL;
+        ret->no_spill = true;
+    }
 }

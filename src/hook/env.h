@@ -28,6 +28,7 @@
     X(CORES,    "ZICO_CORES",     "follow, own, or fixed:N")                                \
     X(MAX_WAIT, "ZICO_MAX_WAIT",  "longest wait before ENOMEM: 30s, 5m; not set: no end")   \
     X(STEADY,   "ZICO_STEADY",    "1: its steps repeat to the byte; share more tightly")    \
+    X(SPILL,    "ZICO_SPILL",     "folder for what is moved out when others need it, or none")  \
     X(OBSERVE,  "ZICO_OBSERVE",   "folder for observe-PID files")                           \
     X(VERBOSE,  "ZICO_VERBOSE",   "level of the library's own lines on standard error; 1")
 /* clang-format on */
@@ -53,7 +54,9 @@ typedef struct zi_hook_options {
     uint64_t     max_wait_ns; /* ZICO_FOREVER: no end */
     int          verbose;
     bool         steady;
-    const char  *socket_path, *name, *shape, *observe_dir; /* NULL: not given */
+    bool         no_spill; /* its memory never goes out */
+    const char  *socket_path, *name, *shape, *observe_dir,
+        *spill_dir; /* NULL: not given */
 } zi_hook_options;
 
 typedef const char *zi_getenv_fn(const char *name);

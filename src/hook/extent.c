@@ -225,8 +225,10 @@ zi_extents_find(const zi_extents *e, const void *p)
 {
     size_t off = (size_t)((const char *)p - e->base);
     if (off >= e->span || off % ZI_EXTENT_GRAIN) return NULL;
-    uint32_t i = (uint32_t)(off / ZI_EXTENT_GRAIN);
-    return i < e->n_used && e->at[i].state == ZI_EXTENT_LIVE ? &e->at[i] : NULL;
+    uint32_t   i = (uint32_t)(off / ZI_EXTENT_GRAIN);
+    zi_extent *x = &e->at[i];
+    bool       live = x->state == ZI_EXTENT_LIVE || x->state == ZI_EXTENT_AWAY;
+    return i < e->n_used && live ? x : NULL;
 }
 
 void
@@ -262,11 +264,11 @@ zi_extents_forget(zi_extents *e, void *p)
 {
     uint32_t   i = index_of(e, p);
     zi_extent *x = &e->at[i];
-    zi_assert(x->state == ZI_EXTENT_LEAVING || x->state == ZI_EXTENT_LIVE);
-    if (x->state == ZI_EXTENT_LIVE) {
-        e->n_live--;
-        e->live_bytes -= bytes_of(x);
-    }
+    zi_assert(x->state == ZI_EXTENT_LEAVING || x->state == ZI_EXTENT_LIVE ||
+              x->state == ZI_EXTENT_AWAY);
+    if (x->state != ZI_EXTENT_LEAVING) e->n_live--;
+    if (x->state == ZI_EXTENT_LIVE) e->live_bytes -= bytes_of(x);
+    if (x->state == ZI_EXTENT_AWAY) e->away_bytes -= bytes_of(x);
     make_free(e, i);
 }
 
@@ -278,10 +280,35 @@ zi_extents_age(zi_extents *e)
         if (e->at[i].state == ZI_EXTENT_CACHED) e->at[i].idle++;
 }
 
+zi_extent *
+zi_extents_next(const zi_extents *e, zi_extent_state state, uint32_t *at, void **ret_p)
+{
+    while (*at < e->n_used) {
+        uint32_t i = *at;
+        *at += e->at[i].n;
+        if (e->at[i].state != state) continue;
+        *ret_p = address_of(e, i);
+        return &e->at[i];
+    }
+    return NULL;
+}
+
+void
+zi_extents_set_away(zi_extents *e, void *p, bool away)
+{
+    zi_extent *x = &e->at[index_of(e, p)];
+    uint64_t   bytes = bytes_of(x);
+
+    zi_assert(x->state == (away ? ZI_EXTENT_LIVE : ZI_EXTENT_AWAY));
+    x->state = away ? ZI_EXTENT_AWAY : ZI_EXTENT_LIVE;
+    e->live_bytes = away ? e->live_bytes - bytes : e->live_bytes + bytes;
+    e->away_bytes = away ? e->away_bytes + bytes : e->away_bytes - bytes;
+}
+
 zico_status
 zi_extents_verify(const zi_extents *e, int *ret_invariant)
 {
-    uint64_t live = 0, cached = 0;
+    uint64_t live = 0, cached = 0, gone = 0;
     uint32_t i = 0, before = 0, state = ZI_EXTENT_INNER;
 
     for (; i < e->n_used; i += before) {
@@ -293,6 +320,7 @@ zi_extents_verify(const zi_extents *e, int *ret_invariant)
         if (x->state == ZI_EXTENT_FREE && state == ZI_EXTENT_FREE) return ZICO_E_CORRUPT;
         if (x->state == ZI_EXTENT_LIVE) live += bytes_of(x);
         if (x->state == ZI_EXTENT_CACHED) cached += bytes_of(x);
+        if (x->state == ZI_EXTENT_AWAY) gone += bytes_of(x);
         before = x->n;
         state = x->state;
     }
@@ -301,7 +329,8 @@ zi_extents_verify(const zi_extents *e, int *ret_invariant)
     *ret_invariant = 2;
     if (state == ZI_EXTENT_FREE) return ZICO_E_CORRUPT;
     *ret_invariant = 3;
-    if (live != e->live_bytes || cached != e->cached_bytes) return ZICO_E_CORRUPT;
+    if (live != e->live_bytes || cached != e->cached_bytes || gone != e->away_bytes)
+        return ZICO_E_CORRUPT;
     *ret_invariant = 0;
     return ZICO_OK;
 }

@@ -8,13 +8,15 @@
  *         |                      cache |  | reuse
  *       forget <---- pop ------------ CACHED         (still mapped, still charged)
  *
+ * A LIVE extent whose pages were moved to a file (away.h) is AWAY: valid as before, not charged.
+ *
  * Fresh pages are expensive to touch, so a freed extent is kept for a while; the caller
  * decides for how long (pop) and does the charging.
  *
  * INVARIANTS (zi_extents_verify)
  *   E1  extents cover [0, n_used) grains without gap or overlap, and n_before is right
  *   E2  no two neighbours are both FREE, and the last one is not FREE
- *   E3  live_bytes and cached_bytes are the sums over the extents of that state
+ *   E3  live_bytes, cached_bytes and away_bytes are the sums over the extents of that state
  * THREADS  One caller at a time (the hook's lock); zi_extents_back and zi_extents_unback touch
  *          only pages of an extent that is the caller's, and need no lock.
  */
@@ -35,6 +37,7 @@ typedef enum zi_extent_state {
     ZI_EXTENT_LIVE,
     ZI_EXTENT_CACHED,
     ZI_EXTENT_LEAVING, /* popped: being unmapped by whoever popped it */
+    ZI_EXTENT_AWAY,    /* in use, its pages in a file                 */
 } zi_extent_state;
 
 typedef struct zi_extent {
@@ -55,7 +58,8 @@ typedef struct zi_extents {
     uint32_t     n_grains;
     uint32_t     n_used;                   /* E1 */
     uint64_t     live_bytes, cached_bytes; /* whole grains; E3 */
-    uint32_t     n_live, n_cached;
+    uint64_t     away_bytes;
+    uint32_t     n_live, n_cached; /* n_live: with those that are away */
 } zi_extents;
 
 /* Reserve at most `span` bytes of address space (less if the process is limited).  E_NOMEM:
@@ -79,16 +83,22 @@ void *zi_extents_place(zi_extents *e, size_t size, size_t align);
 zico_status zi_extents_back(const zi_extents *e, void *p);
 void        zi_extents_unback(const zi_extents *e, void *p);
 
-/* The live extent that begins at p, or NULL. */
+/* The live extent that begins at p (it may be away), or NULL. */
 zi_extent *zi_extents_find(const zi_extents *e, const void *p);
 
 void zi_extents_cache(zi_extents *e, void *p);
 /* A cached extent that has been idle for at least `idle` steps, now LEAVING: unback it, then
  * forget it.  NULL: there is none. */
 void *zi_extents_pop(zi_extents *e, uint32_t idle, uint64_t *ret_bytes);
-void  zi_extents_forget(zi_extents *e, void *p); /* LEAVING or LIVE */
+void  zi_extents_forget(zi_extents *e, void *p); /* LEAVING, LIVE or AWAY */
 /* A step has passed. */
 void zi_extents_age(zi_extents *e);
+
+/* The extents that are LIVE, or those that are AWAY, in order: the first grain at or after *at
+ * that begins one, *at moved behind it; NULL: there are no more. */
+zi_extent *
+zi_extents_next(const zi_extents *e, zi_extent_state state, uint32_t *at, void **ret_p);
+void zi_extents_set_away(zi_extents *e, void *p, bool away); /* LIVE <-> AWAY */
 
 zico_status zi_extents_verify(const zi_extents *e, int *ret_invariant);
 

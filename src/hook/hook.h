@@ -18,8 +18,8 @@
  *       IN_STEP - step() ------------------------------> ARMED    what is alive has outlived it
  *
  * RULES   1  The hook's lock is held for short bookkeeping only: never while waiting for the
- *            broker, calling the lender or the kernel.  fork takes it, so a child finds the
- *            tables whole.
+ *            broker, calling the lender or the kernel (but for the moment in which blocks
+ *            are exchanged for their file).  fork takes it, so a child finds the tables whole.
  *         2  A thread that is already inside passes (the guard); the client room inside the
  *            library allocates from the previous allocator directly (export.c).
  *         3  Only the thread that marks steps begins them, waits for them and uses the pool.
@@ -64,6 +64,10 @@ bool zi_shim_give(void *p);
 size_t zi_shim_usable(const void *p);
 
 bool zi_shim_observing(void);
+
+/* -- out and in: the session's callbacks (zi_on_suspend, zi_on_resume), see away.h -------------- */
+zico_status zi_shim_move_out(void *user, uint64_t *ret_out_bytes);
+zico_status zi_shim_move_in(void *user);
 
 /* -- steps ---------------------------------------------------------------------------------------- */
 void     zi_shim_step(void);

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "client/arena.h"
 #include "client/session.h"
+#include "hook/hook.h"
 
 typedef struct joined {
     zi_session *session;
@@ -102,7 +103,10 @@ zi_lender_join(const zi_hook_options *opt, zi_lender *ret_lender)
         .max_bytes = opt->most_bytes,
         .claim_bytes = opt->claim_bytes,
         .weight_milli = opt->weight_milli,
-        .features = ZI_FEATURE_STEPS | (opt->steady ? ZI_FEATURE_STEADY : 0),
+        .features = ZI_FEATURE_STEPS | (opt->steady ? ZI_FEATURE_STEADY : 0) |
+                    (opt->no_spill ? 0 : ZI_FEATURE_SUSPEND),
+        .on_suspend = opt->no_spill ? NULL : zi_shim_move_out,
+        .on_resume = opt->no_spill ? NULL : zi_shim_move_in,
         .core_mode = opt->core_mode,
         .cores = opt->cores,
         .local_bytes = opt->local_bytes,

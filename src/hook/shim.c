@@ -6,10 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "hook/away.h"
 #include "hook/extent.h"
 #include "hook/observe.h"
 #include "hook/predict.h"
@@ -317,7 +319,8 @@ give_private(void *p)
     }
     uint64_t bytes = (uint64_t)x->n * ZI_EXTENT_GRAIN;
     zi_predict_drop(&shim.predict, x->key, x->step);
-    bool keep = !atomic_load(&shim.child) && worth_keeping(bytes);
+    bool away = x->state == ZI_EXTENT_AWAY, child = atomic_load(&shim.child);
+    bool keep = !child && !away && worth_keeping(bytes);
     if (keep) zi_extents_cache(&shim.extents, p);
     unlock();
     if (keep) return true;
@@ -325,7 +328,7 @@ give_private(void *p)
     lock();
     zi_extents_forget(&shim.extents, p);
     unlock();
-    if (!atomic_load(&shim.child)) shim.lender.uncharge(shim.lender.self, bytes);
+    if (!child && !away) shim.lender.uncharge(shim.lender.self, bytes);
     return true;
 }
 
@@ -341,12 +344,23 @@ widen_hull(const void *p, size_t size)
         atomic_store(&zi_hot_state.pool_hi, at + size);
 }
 
+/* As with charges: our own idle memory goes before anybody waits. */
+static zico_status
+borrow(size_t size, size_t align, void **ret)
+{
+    if (shim.extents.cached_bytes > 0) {
+        zico_status st = shim.lender.take(shim.lender.self, size, align, 0, ret);
+        if (!is_refusal(st)) return st;
+        trim_cache(0);
+    }
+    return shim.lender.take(shim.lender.self, size, align, shim.opt.max_wait_ns, ret);
+}
+
 static zico_status
 take_pool(size_t size, size_t align, uint32_t key, void **ret)
 {
     void       *p;
-    zico_status st =
-        shim.lender.take(shim.lender.self, size, align, shim.opt.max_wait_ns, &p);
+    zico_status st = borrow(size, align, &p);
     if (st < 0) return st;
     lock();
     st = zi_hash_put(&shim.pool, (uintptr_t)p,
@@ -487,6 +501,115 @@ zi_shim_usable(const void *p)
     bool known = zi_hash_find(&shim.pool, (uintptr_t)p) != NULL;
     unlock();
     return known ? shim.lender.usable(shim.lender.self, p) : 0;
+}
+
+/* -- out and in ------------------------------------------------------------------------------------
+ * Called by the session while the training thread waits for its step to begin. */
+
+#define QUIET_TRIES 20
+#define QUIET_NS    5000000u
+
+/* All extents of that state, in order. */
+static zi_away_item *
+list_extents(zi_extent_state state, size_t *ret_n)
+{
+    zi_away_item *item = NULL;
+    uint32_t      at = 0;
+    void         *p;
+
+    lock();
+    *ret_n = 0;
+    size_t cap = shim.extents.n_live;
+    unlock();
+    if (cap == 0 || !(item = zi_malloc(cap * sizeof *item))) return NULL;
+    lock();
+    for (zi_extent *x;
+         *ret_n < cap && (x = zi_extents_next(&shim.extents, state, &at, &p));)
+        item[(*ret_n)++] = (zi_away_item){.at = p, .len = (size_t)x->n * ZI_EXTENT_GRAIN};
+    unlock();
+    return item;
+}
+
+/* The other threads sleep, after a moment if need be. */
+static bool
+quiet_soon(zi_quiet *ret)
+{
+    for (int i = 0; i < QUIET_TRIES; i++) {
+        if (zi_quiet_now(ret)) return true;
+        shim.os->sleep_until(shim.os, shim.os->now_ns(shim.os) + QUIET_NS);
+    }
+    return false;
+}
+
+/* The exception to rule 1: with the lock, so that nobody frees or takes an extent while its
+ * pages change; short, as nothing is copied here. */
+static uint64_t
+swap_for_file(const zi_away_item *item, size_t n, int fd, const zi_quiet *before)
+{
+    uint64_t off = 0, out = 0;
+
+    lock();
+    for (size_t i = 0; i < n && (i > 0 || zi_quiet_since(before)); off += item[i++].len) {
+        const zi_extent *x = zi_extents_find(&shim.extents, item[i].at);
+        if (!x || zi_away_map(shim.os, &item[i], fd, off) < 0) continue;
+        zi_extents_set_away(&shim.extents, item[i].at, true);
+        out += item[i].len;
+    }
+    unlock();
+    return out;
+}
+
+zico_status
+zi_shim_move_out(void *user, uint64_t *ret_out_bytes)
+{
+    zi_quiet    before;
+    size_t      n;
+    int         fd = -1;
+    zico_status st;
+
+    (void)user;
+    *ret_out_bytes = 0;
+    trim_cache(0);
+    zi_away_item *item = list_extents(ZI_EXTENT_LIVE, &n);
+    if (n == 0) {
+        zi_free(item);
+        return ZICO_OK;
+    }
+    st = quiet_soon(&before) ? zi_away_write(shim.os, shim.opt.spill_dir, item, n, &fd)
+                             : ZICO_E_BUSY;
+    if (st >= 0) *ret_out_bytes = swap_for_file(item, n, fd, &before);
+    if (st >= 0 && *ret_out_bytes == 0) st = ZICO_E_BUSY;
+    if (fd >= 0) shim.os->close(shim.os, fd); /* the mappings keep it */
+    zi_free(item);
+    shim.lender.uncharge(shim.lender.self, *ret_out_bytes);
+    return st;
+}
+
+zico_status
+zi_shim_move_in(void *user)
+{
+    size_t   n;
+    uint64_t in = 0;
+
+    (void)user;
+    lock();
+    uint64_t out = shim.extents.away_bytes;
+    unlock();
+    zico_status st = shim.lender.charge(shim.lender.self, out, shim.opt.max_wait_ns);
+    if (is_refusal(st)) return st;
+    zi_away_item *item = list_extents(ZI_EXTENT_AWAY, &n);
+    lock();
+    for (size_t i = 0; i < n; i++) {
+        const zi_extent *x = zi_extents_find(&shim.extents, item[i].at);
+        if (!x || x->state != ZI_EXTENT_AWAY) continue;
+        zi_extents_set_away(&shim.extents, item[i].at, false);
+        in += item[i].len;
+    }
+    unlock();
+    if (in < out) shim.lender.uncharge(shim.lender.self, out - in); /* freed meanwhile */
+    for (size_t i = 0; i < n; i++) zi_away_fetch(shim.os, &item[i]);
+    zi_free(item);
+    return ZICO_OK;
 }
 
 /* -- steps --------------------------------------------------------------------------------------- */

@@ -5,9 +5,10 @@
  * exhausted:
  *   1  wait
  *   2  recall regions that others took ahead
- *   3  suspend a native job that can, at its next step boundary
- *   4  after ZI_DESK_PATIENCE_NS, if nobody inside a step can go on by itself or if no end of
- *      a step would help: refuse the youngest such request (its job exceeded its claim)
+ *   3  suspend a job that can, at its next step boundary
+ *   4  after ZI_DESK_PATIENCE_NS, if every other job waits as well, so that nobody could end,
+ *      return something or finish: refuse the youngest such request (its job exceeded its
+ *      claim)
  * Requests of jobs outside a step wait as long as anybody could still leave or return
  * something; when every job waits for every other, the youngest request is refused.
  */
@@ -113,7 +114,9 @@ suspend_one(zi_desk *d, zi_job_id for_job)
         bool               waits = zi_desk_waits_for_memory(d, j);
         if (waits) continue; /* it comes to no boundary before it has got that */
         if (j->leaving || j->suspend_wanted) return true; /* one at a time */
-        if (v->id == for_job || !v->can_suspend || !v->native || j->suspended) continue;
+        if (v->id == for_job || !v->can_suspend || j->suspended) continue;
+        if (!v->native && !j->asked && !j->in_step)
+            continue; /* a command may never come to another step */
         if (v->fixed_bytes + v->step_bytes > most) {
             most = v->fixed_bytes + v->step_bytes;
             best = v->id;
@@ -193,7 +196,7 @@ climb_for_stuck(zi_desk *d)
                                   : d->row[raiser].raise_bytes <= zi_desk_room(d, raiser);
     if (recall(d, job)) return true;
     if (drained_helps && somebody_can_finish(d)) return false;
-    if (suspend_one(d, job)) return false;
+    if (suspend_one(d, job) || somebody_is_able(d)) return false;
     if (req && is_overdue(d, req->arrived_ns)) {
         refuse_request(d, req);
         return true;
