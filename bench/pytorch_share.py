@@ -1,17 +1,22 @@
 #!/usr/bin/python3
 """pytorch_share -- unmodified PyTorch scripts under zico against the same scripts without it.
 
-    pytorch_share.py [--rounds N] [--steps N] [--mixes 2,3,4] [--parts solo,mix,limit,threads]
+    pytorch_share.py [--parts solo,alone,mix,limit,threads] [--mixes 2,3,4] [--jobs 0,1,2,3]
+                     [--rounds N] [--results FILE] [--report]
 
-solo     step time under the hook over plain, in turns, medians
-mix      2, 3 and 4 scripts whose solo peaks add up to 160 % of the budget: one after the other
-         (each alone with its best thread count), all at once without a limit, and under zico;
-         the kernel's figures beside the broker's
+solo     step time under the hook over plain, in turns, medians over all rounds
+alone    each script by itself, without zico, with one thread and with all cores
+mix      2, 3 and 4 scripts whose solo peaks add up to 160 % of the budget: all at once without
+         a limit, then under zico (--steady: these scripts repeat to the byte); the kernel's figures beside the broker's; what jobs waited for
 limit    the same scripts without zico, each under its share of the same budget as ulimit -v:
          who dies
 threads  the mix of two with the default thread counts (all cores each), without and with zico
+
+Every figure is a line of --results (default out/pytorch-share.jsonl, added to), so the parts may
+run at different times; --report prints the tables from that file (medians) and runs nothing.
 """
 import argparse
+import collections
 import json
 import os
 import re
@@ -23,26 +28,27 @@ import tempfile
 import threading
 import time
 
-SOURCE = os.environ.get("ZI_SOURCE_DIR", os.path.join(os.path.dirname(__file__), ".."))
+SOURCE = os.path.abspath(os.environ.get("ZI_SOURCE_DIR", os.path.join(os.path.dirname(__file__), "..")))
 BUILD = os.environ.get("ZI_BUILD_DIR", os.path.join(SOURCE, "build/release"))
 ZICO = os.path.join(BUILD, "zico")
 PYTHON = "/usr/bin/python3"
 MIB = 1 << 20
+REASONS = ("none memory unsafe queue limit tide turn learning admission paused suspended rejoin hang "
+           "fairness").split()
 
+# Each needs 500 MB and more by itself, little of it for good; `steps` makes it last about as long as the others.
+Job = collections.namedtuple("Job", "name steps words")
 JOBS = [
-    ["resnet.py", "--net", "resnet18", "--size", "96", "--batch", "72"],
-    ["transformer.py", "--width", "128", "--batch", "32", "--length", "192"],
-    ["resnet.py", "--net", "mobilenet_v2", "--size", "96", "--batch", "36"],
-    ["lstm.py", "--hidden", "256", "--length", "160", "--batch", "128"],
+    Job("transformer", 13, ["transformer.py", "--width", "128", "--batch", "32", "--length", "192"]),
+    Job("mobilenet_v2", 20, ["resnet.py", "--net", "mobilenet_v2", "--size", "96", "--batch", "36"]),
+    Job("lstm", 7, ["lstm.py", "--hidden", "256", "--length", "160", "--batch", "128"]),
+    Job("resnet18", 8, ["resnet.py", "--net", "resnet18", "--size", "96", "--batch", "72"]),
 ]
 
 
-def name(job):
-    return job[2] if job[1] == "--net" else job[0][:-3]
-
-
-def words(job, steps):
-    return [PYTHON, os.path.join(SOURCE, "examples/pytorch", job[0]), *job[1:], "--steps", str(steps)]
+def words(job, steps=None):
+    return [PYTHON, os.path.join(SOURCE, "examples/pytorch", job.words[0]), *job.words[1:],
+            "--steps", str(steps or job.steps)]
 
 
 def env(threads):
@@ -56,6 +62,7 @@ def env(threads):
 
 
 def step_times(text):
+    """Seconds of each step but the first two, which make buffers."""
     return [float(t) for t in re.findall(r"^step \d+ .* time (\S+)", text, re.M)][2:]
 
 
@@ -68,23 +75,29 @@ class Broker:
                                         stderr=subprocess.DEVNULL)
         while not os.path.exists(self.socket):
             time.sleep(0.01)
+        self.pid = self.status()["broker_pid"]
 
     def command(self, cmd, cores):
-        return [ZICO, "run", "--socket", self.socket, "--cores", cores, "--", *cmd]
+        return [ZICO, "run", "--socket", self.socket, "--cores", cores, "--steady", "--",
+                *cmd]
 
     def status(self):
         p = subprocess.run([ZICO, "status", "--json", "--socket", self.socket], env=env(0),
-                           stdout=subprocess.PIPE, text=True)
+                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         return json.loads(p.stdout) if p.returncode == 0 else None
 
-    def pool_bytes(self, pid):
+    def pool_bytes(self):
         """What the kernel has in the broker's memfds."""
-        total = 0
+        total, seen = 0, set()
         try:
-            for fd in os.listdir(f"/proc/{pid}/fd"):
-                path = f"/proc/{pid}/fd/{fd}"
-                if "memfd:" in os.readlink(path):
-                    total += os.stat(path).st_blocks * 512
+            for fd in os.listdir(f"/proc/{self.pid}/fd"):
+                path = f"/proc/{self.pid}/fd/{fd}"
+                if "memfd:" not in os.readlink(path):
+                    continue
+                s = os.stat(path)
+                if s.st_ino not in seen:
+                    total += s.st_blocks * 512
+                seen.add(s.st_ino)
         except OSError:
             pass
         return total
@@ -106,170 +119,257 @@ def anonymous(pid):
         return 0
 
 
+class Watch:
+    """Looks from outside while jobs run: the kernel's count of memory, and why jobs wait."""
+
+    def __init__(self, broker):
+        self.broker, self.most, self.waits, self.looks = broker, 0, collections.Counter(), 0
+
+    def look(self, pids):
+        self.most = max(self.most, sum(map(anonymous, pids)) + self.broker.pool_bytes())
+        picture = self.broker.status()
+        self.looks += 1
+        for job in picture["jobs"] if picture else []:
+            if job["reason"]:
+                self.waits[REASONS[job["reason"]]] += 1
+
+
 def run_all(commands, envs, limit=None, watch=None):
-    """Start all, wait for all.  Seconds, outcomes, and the highest sum that `watch` saw."""
+    """Start all, wait for all.  Seconds in all, and of each: exit code, output, errors, seconds."""
     def bounded():
         if limit:
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     begin = time.perf_counter()
     procs = [subprocess.Popen(c, env=e, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                               preexec_fn=bounded) for c, e in zip(commands, envs)]
-    out = [None] * len(procs)
+    ends = [None] * len(procs)
 
     def collect(i):
-        out[i] = procs[i].communicate()
+        out, err = procs[i].communicate()
+        ends[i] = (procs[i].returncode, out, err, time.perf_counter() - begin)
     readers = [threading.Thread(target=collect, args=(i,)) for i in range(len(procs))]
     for r in readers:
         r.start()
-    most = 0
-    while any(p.poll() is None for p in procs):
+    while any(r.is_alive() for r in readers):
         if watch:
-            most = max(most, watch([p.pid for p in procs]))
-        time.sleep(0.2)
-    for r in readers:
-        r.join()
-    return time.perf_counter() - begin, [(p.returncode, *o) for p, o in zip(procs, out)], most
+            watch.look([p.pid for p in procs if p.poll() is None])
+        time.sleep(0.25)
+    return max(e[3] for e in ends), ends
 
 
-def must(outcomes):
-    for code, _, err in outcomes:
+def must(ends):
+    for code, _, err, _ in ends:
         if code != 0:
             sys.exit(f"pytorch_share: a script failed ({code}):\n{err}")
 
 
-def part_solo(args, jobs):
-    print(f"{'solo, 1 thread':24} {'plain':>10} {'under zico':>10} {'ratio':>8}")
-    for job in jobs:
-        plain, under = [], []
-        for _ in range(args.rounds):
-            _, o, _ = run_all([words(job, args.steps)], [env(1)])
-            must(o)
-            plain += step_times(o[0][1])
+class Results:
+    def __init__(self, path):
+        self.path = path
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+
+    def add(self, **fields):
+        with open(self.path, "a", encoding="utf-8") as f:
+            f.write(json.dumps(fields) + "\n")
+        print(json.dumps(fields), flush=True)
+
+    def of(self, part):
+        try:
+            with open(self.path, encoding="utf-8") as f:
+                return [r for r in map(json.loads, f) if r["part"] == part]
+        except OSError:
+            return []
+
+
+# -- measuring ---------------------------------------------------------------------------------------
+
+def part_solo(args, results):
+    for _ in range(args.rounds):
+        for job in args.jobs:
+            steps = min(job.steps, 8)
+            _, plain = run_all([words(job, steps)], [env(1)])
+            must(plain)
             with Broker(8192 * MIB) as b:
-                _, o, _ = run_all([b.command(words(job, args.steps), "fixed:1")], [env(1)])
-                must(o)
-                under += step_times(o[0][1])
-        p, u = statistics.median(plain), statistics.median(under)
-        print(f"{name(job):24} {p * 1e3:8.0f}ms {u * 1e3:8.0f}ms {u / p:8.3f}", flush=True)
+                _, under = run_all([b.command(words(job, steps), "fixed:1")], [env(1)])
+                must(under)
+                peak = b.status()["peak_bytes"]
+            results.add(part="solo", job=job.name, plain=step_times(plain[0][1]),
+                        under=step_times(under[0][1]), peak=peak)
 
 
-def peak_of(job):
-    with Broker(8192 * MIB) as b:
-        _, o, _ = run_all([b.command(words(job, 4), "fixed:1")], [env(1)])
-        must(o)
-        return b.status()["peak_bytes"]
+def part_alone(args, results):
+    for _ in range(args.rounds):
+        for job in args.jobs:
+            for threads in sorted({1, os.cpu_count() or 1}):
+                t, ends = run_all([words(job)], [env(threads)])
+                must(ends)
+                results.add(part="alone", job=job.name, threads=threads, seconds=t)
 
 
-def baseline():
-    """Anonymous memory of Python with torch imported, before any training."""
-    p = subprocess.Popen([PYTHON, "-c", "import torch, torchvision, time; print('up', flush=True); "
-                          "time.sleep(60)"], env=env(1), stdout=subprocess.PIPE, text=True)
-    p.stdout.readline()
-    size = anonymous(p.pid)
-    p.kill()
-    p.wait()
-    return size
+def peaks(results):
+    """The highest memory of each job by itself, from the solo part."""
+    found = {r["job"]: r["peak"] for r in results.of("solo")}
+    for job in JOBS:
+        if job.name not in found:
+            with Broker(8192 * MIB) as b:
+                must(run_all([b.command(words(job, 4), "fixed:1")], [env(1)])[1])
+                found[job.name] = b.status()["peak_bytes"]
+    return found
 
 
-def best_alone(job, steps, cores):
-    times = []
-    for threads in sorted({1, cores}):
-        t, o, _ = run_all([words(job, steps)], [env(threads)])
-        must(o)
-        times.append(t)
-    return min(times)
+def budget_of(mix, peak):
+    return int(sum(peak[j.name] for j in mix) / 1.6) // MIB * MIB
 
 
-def part_mix(args, jobs, peaks, base):
-    cores = os.cpu_count() or 1
-    alone = {name(j): best_alone(j, args.steps, cores) for j in jobs}
-    print(f"\n{'mix':6} {'budget':>8} {'peak':>8} {'kernel':>8} {'allowed':>8} "
-          f"{'in turn':>8} {'no limit':>8} {'zico':>8} {'gain':>6} {'kept':>6}")
-    for n in args.mixes:
-        mix = jobs[:n]
-        budget = int(sum(peaks[name(j)] for j in mix) / 1.6)
-        per_job = max(1, cores // n)
-        turn = sum(alone[name(j)] for j in mix)
-        free, o, _ = run_all([words(j, args.steps) for j in mix], [env(per_job)] * n)
-        must(o)
-        with Broker(budget) as b:
-            pid = b.status()["broker_pid"]
-
-            def real(pids):
-                return sum(map(anonymous, pids)) + b.pool_bytes(pid)
-            shared, o, kernel = run_all(
-                [b.command(words(j, args.steps), f"fixed:{per_job}") for j in mix],
-                [env(per_job)] * n, watch=real)
-            must(o)
-            peak = b.status()["peak_bytes"]
-        gain, kept = turn / free, (turn / shared) / (turn / free)
-        print(f"{n:<6} {budget >> 20:7}M {peak >> 20:7}M {kernel >> 20:7}M "
-              f"{(budget + n * base) >> 20:7}M {turn:7.1f}s {free:7.1f}s {shared:7.1f}s "
-              f"{gain:6.2f} {kept:6.2f}", flush=True)
-        if peak > budget:
-            sys.exit("pytorch_share: over budget")
-
-
-def part_limit(args, jobs, peaks):
+def import_only():
+    """A Python with torch imported, before any training: anonymous bytes, and address space."""
     p = subprocess.Popen([PYTHON, "-c", "import torch, torchvision; print('up', flush=True); input()"],
                          env=env(1), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     p.stdout.readline()
+    size = anonymous(p.pid)
     with open(f"/proc/{p.pid}/status", encoding="ascii") as f:
         virtual = int(re.search(r"VmPeak:\s+(\d+)", f.read()).group(1)) * 1024
-    p.kill()
-    p.wait()
-    print("\nwithout zico, each under ulimit -v of its own baseline and its share of the budget")
+    p.communicate("\n")
+    return size, virtual
+
+
+def part_mix(args, results):
+    peak = peaks(results)
+    base, _ = import_only()
+    for _ in range(args.rounds):
+        for n in args.mixes:
+            mix = JOBS[:n]
+            budget, threads = budget_of(mix, peak), max(1, (os.cpu_count() or 1) // n)
+            free, ends = run_all([words(j) for j in mix], [env(threads)] * n)
+            must(ends)
+            with Broker(budget) as b:
+                watch = Watch(b)
+                shared, ends = run_all([b.command(words(j), f"fixed:{threads}") for j in mix],
+                                       [env(threads)] * n, watch=watch)
+                must(ends)
+                booked = b.status()["peak_bytes"]
+            results.add(part="mix", n=n, jobs=[j.name for j in mix], free=free, zico=shared,
+                        budget=budget, peaks=sum(peak[j.name] for j in mix), booked=booked,
+                        kernel=watch.most, baseline=n * base, looks=watch.looks,
+                        waits=dict(watch.waits), ends=[round(e[3], 1) for e in ends])
+            if booked > budget:
+                sys.exit("pytorch_share: over budget")
+
+
+def part_limit(args, results):
+    peak = peaks(results)
+    _, virtual = import_only()
     for n in args.mixes:
-        mix = jobs[:n]
-        share = int(sum(peaks[name(j)] for j in mix) / 1.6) // n
-        _, o, _ = run_all([words(j, args.steps) for j in mix], [env(1)] * n, limit=virtual + share)
-        ends = []
-        for j, (code, _, err) in zip(mix, o):
-            why = (err.strip().splitlines() or ["?"])[-1]
-            ends.append(f"{name(j)} {'finishes' if code == 0 else 'dies: ' + why[:60]}")
-        print(f"{n:<6} " + "; ".join(ends), flush=True)
+        mix = JOBS[:n]
+        share = budget_of(mix, peak) // n
+        _, ends = run_all([words(j, 4) for j in mix], [env(1)] * n, limit=virtual + share)
+        for j, (code, _, err, _) in zip(mix, ends):
+            why = (err.strip().splitlines() or [""])[-1]
+            results.add(part="limit", n=n, job=j.name, share=share, code=code, why=why[:160])
 
 
-def part_threads(args, jobs, peaks):
-    mix = jobs[:2]
-    budget = int(sum(peaks[name(j)] for j in mix) / 1.6)
-    cores = os.cpu_count() or 1
-    free, o, _ = run_all([words(j, args.steps) for j in mix], [env(cores)] * 2)
-    must(o)
-    with Broker(budget) as b:
-        own, o, _ = run_all([b.command(words(j, args.steps), f"fixed:{cores}") for j in mix],
-                            [env(cores)] * 2)
-        must(o)
-    with Broker(budget) as b:
-        follow, o, _ = run_all([b.command(words(j, args.steps), "follow") for j in mix], [env(0)] * 2)
-        must(o)
-    print(f"\ntwo scripts with all {cores} cores each: no limit {free:.1f}s; zico's memory, same "
-          f"threads {own:.1f}s; zico's memory and threads (follow) {follow:.1f}s", flush=True)
+def part_threads(args, results):
+    mix, cores = JOBS[:2], os.cpu_count() or 1
+    budget = budget_of(mix, peaks(results))
+    free, ends = run_all([words(j) for j in mix], [env(cores)] * 2)
+    must(ends)
+    times = {}
+    for how in (f"fixed:{cores}", "follow"):
+        with Broker(budget) as b:
+            times[how], ends = run_all([b.command(words(j), how) for j in mix],
+                                       [env(cores if how != "follow" else 0)] * 2)
+            must(ends)
+    results.add(part="threads", cores=cores, free=free, fixed=times[f"fixed:{cores}"],
+                follow=times["follow"])
+
+
+# -- telling -------------------------------------------------------------------------------------------
+
+def median_of(rows, field):
+    return statistics.median(r[field] for r in rows)
+
+
+def report_solo(results):
+    rows = results.of("solo")
+    if rows:
+        print("| script, 1 thread | solo peak | step, plain | step, under zico | ratio | rounds |\n"
+              "| --- | ---: | ---: | ---: | ---: | ---: |")
+    for job in JOBS:
+        mine = [r for r in rows if r["job"] == job.name]
+        if not mine:
+            continue
+        plain = statistics.median(statistics.median(r["plain"]) for r in mine)
+        under = statistics.median(statistics.median(r["under"]) for r in mine)
+        ratio = statistics.median(statistics.median(r["under"]) / statistics.median(r["plain"])
+                                  for r in mine)
+        print(f"| {job.name} | {mine[-1]['peak'] >> 20} MiB | {plain * 1e3:.0f} ms | "
+              f"{under * 1e3:.0f} ms | {ratio:.3f} | {len(mine)} |")
+
+
+def best_alone(results):
+    best = {}
+    for r in results.of("alone"):
+        best.setdefault(r["job"], collections.defaultdict(list))[r["threads"]].append(r["seconds"])
+    return {job: min((statistics.median(t), n) for n, t in by.items()) for job, by in best.items()}
+
+
+def report_mix(results):
+    alone = best_alone(results)
+    if alone:
+        print("\nalone, best thread count: " + ", ".join(
+            f"{job} {t:.1f} s ({n})" for job, (t, n) in alone.items()))
+    rows = results.of("mix")
+    if not rows:
+        return
+    print("\n| scripts | budget of the peaks | highest by the book | by the kernel | allowed | in turn "
+          "| no limit | zico | gain, no limit | gain, zico | kept |\n" + "| ---: " * 11 + "|")
+    for n in sorted({r["n"] for r in rows}):
+        mine = [r for r in rows if r["n"] == n]
+        last, free, zico = mine[-1], median_of(mine, "free"), median_of(mine, "zico")
+        turn = sum(alone[j][0] for j in last["jobs"]) if set(last["jobs"]) <= set(alone) else None
+        gains = (f"{turn / free:.2f} | {turn / zico:.2f} | {(turn / zico) / (turn / free):.2f}"
+                 if turn else "| |")
+        print(f"| {n} | {last['budget'] >> 20} of {last['peaks'] >> 20} MiB | "
+              f"{max(r['booked'] for r in mine) >> 20} MiB | "
+              f"{max(r['kernel'] for r in mine) >> 20} MiB | "
+              f"{(last['budget'] + last['baseline']) >> 20} MiB | "
+              f"{f'{turn:.1f} s' if turn else '?'} | {free:.1f} s | {zico:.1f} s | {gains} |")
+    for r in rows:
+        print(f"  {r['n']}: {r['looks']} looks, waits {r['waits']}, ends {r['ends']}")
+
+
+def report_rest(results):
+    for r in results.of("limit"):
+        end = "finishes" if r["code"] == 0 else "dies: " + r["why"]
+        print(f"  {r['n']} scripts, ulimit -v of baseline + {r['share'] >> 20} MiB each: "
+              f"{r['job']} {end}")
+    rows = results.of("threads")
+    if rows:
+        print(f"\ntwo scripts, all {rows[-1]['cores']} cores each: no limit "
+              f"{median_of(rows, 'free'):.1f} s; zico's memory, same threads "
+              f"{median_of(rows, 'fixed'):.1f} s; zico's memory and threads "
+              f"{median_of(rows, 'follow'):.1f} s")
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--steps", type=int, default=12)
+    p.add_argument("--rounds", type=int, default=1)
     p.add_argument("--mixes", default="2,3,4")
-    p.add_argument("--parts", default="solo,mix,limit,threads")
+    p.add_argument("--jobs", default="0,1,2,3")
+    p.add_argument("--parts", default="solo,alone,mix,limit,threads")
+    p.add_argument("--results", default=os.path.join(SOURCE, "out/pytorch-share.jsonl"))
+    p.add_argument("--report", action="store_true")
     args = p.parse_args()
     args.mixes = [int(n) for n in args.mixes.split(",")]
-    parts = args.parts.split(",")
-    jobs = JOBS[:max(args.mixes)]
-    if "solo" in parts:
-        part_solo(args, jobs)
-    if set(parts) & {"mix", "limit", "threads"}:
-        peaks = {name(j): peak_of(j) for j in jobs}
-        base = baseline()
-        print("\nsolo peaks: " + ", ".join(f"{k} {v >> 20} MiB" for k, v in peaks.items())
-              + f"; baseline of a process {base >> 20} MiB", flush=True)
-    if "mix" in parts:
-        part_mix(args, jobs, peaks, base)
-    if "limit" in parts:
-        part_limit(args, jobs, peaks)
-    if "threads" in parts:
-        part_threads(args, jobs, peaks)
+    args.jobs = [JOBS[int(i)] for i in args.jobs.split(",")]
+    results = Results(os.path.abspath(args.results))
+    if not args.report:
+        for part in args.parts.split(","):
+            {"solo": part_solo, "alone": part_alone, "mix": part_mix, "limit": part_limit,
+             "threads": part_threads}[part](args, results)
+    report_solo(results)
+    report_mix(results)
+    report_rest(results)
 
 
 if __name__ == "__main__":

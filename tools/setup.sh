@@ -11,7 +11,7 @@ set -eu
 run="gcc make cmake ninja-build pkg-config libdnnl-dev libprotobuf-c-dev
      protobuf-c-compiler protobuf-compiler libonnx-dev libcyaml-dev libcmocka-dev python3"
 test="g++ binutils clang libclang-rt-14-dev clang-format libomp-dev python3-onnx
-      libjemalloc2 libmimalloc2.0 python3-torch python3-torchvision libopenblas0-pthread
+      libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0 python3-torch python3-torchvision libopenblas0-pthread
       python3-numpy python3-pytest darknet zstd librsvg2-bin valgrind util-linux"
 
 case "${1:-}" in

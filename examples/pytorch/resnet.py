@@ -8,12 +8,21 @@ import torchvision
 from common import Log, images, options
 
 
+def make(args):
+    """One of torchvision's own; vit_small is its vision transformer in a size for a laptop."""
+    if args.net == "vit_small":
+        return torchvision.models.VisionTransformer(
+            image_size=args.size, patch_size=8, num_layers=4, num_heads=4, hidden_dim=128,
+            mlp_dim=512, num_classes=args.classes)
+    kwargs = {"image_size": args.size} if args.net.startswith("vit") else {}
+    return getattr(torchvision.models, args.net)(num_classes=args.classes, **kwargs)
+
+
 def main():
     p = options(net="resnet18", size=64, classes=10, optimizer="sgd")
     args = p.parse_args()
     torch.manual_seed(args.seed)
-    kwargs = {"image_size": args.size} if args.net.startswith("vit") else {}
-    net = getattr(torchvision.models, args.net)(num_classes=args.classes, **kwargs)
+    net = make(args)
     net.train()
     if args.optimizer == "adam":
         opt = torch.optim.Adam(net.parameters(), lr=args.lr)

@@ -296,7 +296,7 @@ static const char usage[] =
     "                   more tightly; a step that needs more late may be refused memory\n"
     "  --spill DIR      its memory goes there when another job cannot go on otherwise\n"
     "                   (default: the temporary folder), none: never\n"
-    "  --hook-min SIZE  blocks of this size and more are zico's (default: 256K)\n"
+    "  --hook-min SIZE  blocks of this size and more are zico's (default: 128K)\n"
     "  --svg FILE       with --observe: the picture as a file\n";
 
 enum {

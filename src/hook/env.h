@@ -16,7 +16,7 @@
 /* clang-format off */
 #define ZI_ENV_MAP(X)                                                                       \
     X(MODE,     "ZICO_HOOK",      "join, observe or off; not set: off")                     \
-    X(MIN,      "ZICO_HOOK_MIN",  "blocks of this size and more are ours: 256K")            \
+    X(MIN,      "ZICO_HOOK_MIN",  "blocks of this size and more are ours: 128K")            \
     X(SOCKET,   "ZICO_SOCKET",    "the broker's socket")                                    \
     X(LOCAL,    "ZICO_LOCAL",     "no broker: a pool of this size in the process itself")   \
     X(NAME,     "ZICO_JOB_NAME",  "shown in zico status")                                   \
@@ -38,7 +38,7 @@
 ZI_ENV_MAP(X)
 #undef X
 
-#define ZI_HOOK_MIN_DEFAULT ((size_t)256 << 10)
+#define ZI_HOOK_MIN_DEFAULT ((size_t)128 << 10)
 #define ZI_HOOK_MIN_LEAST   ((size_t)64 << 10)
 
 typedef enum zi_hook_mode { ZI_HOOK_OFF, ZI_HOOK_JOIN, ZI_HOOK_OBSERVE } zi_hook_mode;

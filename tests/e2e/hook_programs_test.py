@@ -103,21 +103,140 @@ class Programs(unittest.TestCase):
         self.assertTrue(os.listdir(os.path.join(self.dir, "backup")))
 
     def test_other_allocators(self):
-        """jemalloc and mimalloc preloaded behind us keep serving the small blocks."""
+        """jemalloc, tcmalloc and mimalloc preloaded by the user keep serving the small blocks, and
+        the large ones are ours; whichever stands first."""
+        code = ("import numpy as np; a = [np.ones((i + 1) << 17) for i in range(20)]; "
+                "b = [bytes(i) for i in range(30000)]; del a; "
+                "maps = open('/proc/self/maps').read(); print('malloc' in maps); " + STATS)
         found = 0
-        for name in ("libjemalloc.so.2", "libmimalloc.so.2"):
+        for name in ("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2"):
             path = os.path.join("/usr/lib/x86_64-linux-gnu", name)
             if not os.path.exists(path):
                 continue
             found += 1
-            env = hooked_env(LD_PRELOAD=f"{hooked.LIBRARY}:{path}")
-            code = ("import numpy as np; a = [np.ones((i + 1) << 17) for i in range(20)]; "
-                    "b = [bytes(i) for i in range(30000)]; del a; "
-                    "maps = open('/proc/self/maps').read(); print('malloc.so' in maps); " + STATS)
-            out = run([PYTHON, "-c", code], env).stdout.split()
-            self.assertEqual("True", out[0])
-            self.assertEqual("1", out[1])
+            with self.subTest(name):
+                out = run([PYTHON, "-c", code], hooked_env(LD_PRELOAD=f"{hooked.LIBRARY}:{path}"))
+                loaded, joined, own, refused = out.stdout.split()
+                self.assertEqual(("True", "1", "0"), (loaded, joined, refused))
+                self.assertGreaterEqual(int(own), 20)
+                run([PYTHON, "-c", code], hooked_env(LD_PRELOAD=f"{path}:{hooked.LIBRARY}"))
         self.assertGreater(found, 0)
+
+    def compile(self, name, source, *flags):
+        """A C program (or with -shared a library) made for one test."""
+        path, out = self.write(name + ".c", source), os.path.join(self.dir, name)
+        run(["gcc", "-O1", "-pthread", "-o", out, path, *flags], clean_env())
+        return out
+
+    def test_vfork_and_spawn(self):
+        """vfork + exec and posix_spawn from a program that holds large blocks."""
+        exe = self.compile("vf", r"""
+#define _GNU_SOURCE
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+extern char **environ;
+int main(void)
+{
+    char *big = malloc(8 << 20), *argv[] = {"echo", "child", NULL};
+    int   status, sum = 0;
+    pid_t pid;
+    memset(big, 1, 8 << 20);
+    for (int i = 0; i < 5; i++) {
+        if ((pid = vfork()) == 0) { execv("/bin/echo", argv); _exit(9); }
+        waitpid(pid, &status, 0), sum += status;
+        posix_spawn(&pid, "/bin/echo", NULL, NULL, argv, environ);
+        waitpid(pid, &status, 0), sum += status;
+    }
+    free(big);
+    printf("%d %d\n", sum, (big = calloc(1, 1 << 20)) && big[77] == 0);
+    return 0;
+}
+""")
+        self.assertEqual("child\n" * 10 + "0 1\n", self.same([exe]).stdout)
+
+    def test_threads_before_we_start(self):
+        """A library whose constructor starts threads runs before ours: they take and free blocks
+        while the hook initialises."""
+        lib = self.compile("early.so", """
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+static pthread_t t[4];
+static void *work(void *arg)
+{
+    for (int i = 0; i < 300; i++) {
+        size_t n = (size_t)(100 + i * 7) << 10;
+        char *p = malloc(n), *q = calloc(1, n);
+        if (!p || !q || q[n - 1]) abort();
+        memset(p, 3, n);
+        p = realloc(p, n * 2);
+        if (!p || p[n - 1] != 3) abort();
+        free(p), free(q);
+    }
+    return arg;
+}
+__attribute__((constructor)) static void begin(void)
+{
+    for (int i = 0; i < 4; i++) pthread_create(&t[i], NULL, work, NULL);
+}
+__attribute__((destructor)) static void end(void)
+{
+    for (int i = 0; i < 4; i++) pthread_join(t[i], NULL);
+}
+""", "-shared", "-fPIC")
+        for order in (f"{hooked.LIBRARY}:{lib}", f"{lib}:{hooked.LIBRARY}"):
+            out = run(["seq", "3"], hooked_env(LD_PRELOAD=order, ZICO_LOCAL="256M")).stdout
+            self.assertEqual("1\n2\n3\n", out)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs another user's program")
+    def test_setuid(self):
+        """A setuid program runs, and we stay out of it."""
+        exe = self.compile("suid", r"""
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+int main(void)
+{
+    char *p = malloc(4 << 20);
+    printf("%lu %d %d\n", getauxval(AT_SECURE), p != NULL, dlsym(RTLD_DEFAULT, "zico_step") != NULL);
+    return 0;
+}
+""")
+        os.chmod(self.dir, 0o755)
+        os.chown(exe, 65534, 65534)
+        os.chmod(exe, 0o4755)
+        p = run([exe], hooked_env())
+        if p.stdout.startswith("0"):
+            self.skipTest("this file system has no setuid programs")
+        self.assertEqual("1 1 0\n", p.stdout)
+
+    def test_dlopen(self):
+        """Libraries that are opened, allocate large blocks, and are closed while those live."""
+        lib = self.compile("plug.so", """
+#include <stdlib.h>
+#include <string.h>
+char *make(size_t n) { char *p = aligned_alloc(4096, n); if (p) memset(p, 4, n); return p; }
+""", "-shared", "-fPIC")
+        code = f"""
+import ctypes, _ctypes
+libc = ctypes.CDLL(None)
+libc.free.argtypes = [ctypes.c_void_p]
+for i in range(50):
+    lib = ctypes.CDLL("{lib}")
+    lib.make.restype, lib.make.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    p = lib.make(1 << 20)
+    assert p % 4096 == 0
+    _ctypes.dlclose(lib._handle)
+    assert ctypes.string_at(p, 1 << 20) == b"\\x04" * (1 << 20)
+    libc.free(p)
+print("done")
+"""
+        self.assertEqual("done\n", self.same([PYTHON, self.write("plug.py", code)]).stdout)
 
     def test_fork_and_spawn(self):
         """Children by fork and by spawn read what they inherited and come back with an answer."""

@@ -47,6 +47,24 @@ def losses(text):
     return re.findall(r"^(?:step|evaluate) \d+ (?:loss|right) (\S+)", text, re.M)
 
 
+# Many scripts in one process: importing torch takes longer than a few steps.
+_PLAIN = """
+import os, runpy, sys
+sys.path.insert(0, sys.argv[1])
+for words in sys.argv[2].split("|"):
+    sys.argv = words.split()
+    print("script", flush=True)
+    runpy.run_path(os.path.join(sys.path[0], sys.argv[0]), run_name="__main__")
+"""
+
+
+def plain_losses(scripts):
+    """The losses of example scripts (lists of words) without zico."""
+    text = "|".join(" ".join(words) for words in scripts)
+    out = run([PYTHON, "-c", _PLAIN, EXAMPLES, text], timeout=300).stdout
+    return [losses(part) for part in out.split("script\n")[1:]]
+
+
 class Broker:
     """`zico serve` on a socket of its own."""
 

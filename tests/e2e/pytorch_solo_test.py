@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 import hooked
-from hooked import EXAMPLES, PYTHON, clean_env, hooked_env, losses, run
+from hooked import EXAMPLES, PYTHON, hooked_env, losses, plain_losses, run
 
 try:
     import torch  # noqa: F401
@@ -29,57 +29,69 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
+SCRIPTS = {
+    "resnet": ["resnet.py", "--batch", "8", "--steps", "4"],
+    "lstm": ["lstm.py", "--hidden", "128", "--steps", "3"],
+    "transformer": ["transformer.py", "--batch", "4", "--steps", "3"],
+    "accumulate": ["accumulate.py", "--batch", "4", "--parts", "3", "--steps", "3"],
+    "gan": ["gan.py", "--steps", "5"],
+    "dataloader": ["dataloader.py", "--batch", "8", "--count", "32", "--evaluate", "2", "--steps", "3"],
+    "resume": ["dataloader.py", "--batch", "8", "--workers", "0", "--count", "8", "--evaluate", "0",
+               "--steps", "6"],
+}
+
+
 @unittest.skipUnless(HAVE_TORCH, "python3-torch is not installed")
 class Solo(unittest.TestCase):
-    def compare(self, script, *args, steps, marks=None, pool=True, **env):
-        """Same losses with and without; `marks` steps are seen."""
-        words = [os.path.join(EXAMPLES, script), "--steps", str(steps), *args]
-        plain = run([PYTHON, *words], clean_env())
-        under = run([PYTHON, "-c", TAIL, *words], hooked_env(**env))
-        self.assertGreaterEqual(len(losses(plain.stdout)), 1)
-        self.assertEqual(losses(plain.stdout), losses(under.stdout))
+    @classmethod
+    def setUpClass(cls):
+        cls.plain = dict(zip(SCRIPTS, plain_losses(SCRIPTS.values())))
+
+    def compare(self, name, *more, marks=None):
+        """Same losses with and without; `marks` steps are seen, else as many as the script makes."""
+        script, *args = SCRIPTS[name]
+        under = run([PYTHON, "-c", TAIL, os.path.join(EXAMPLES, script), *args, *more], hooked_env())
+        steps = int(args[-1])
+        self.assertGreaterEqual(len(self.plain[name]), steps)
+        self.assertEqual(self.plain[name], losses(under.stdout))
         n_steps, n_pool, n_surprises, n_refused = map(
             int, under.stdout.rsplit("hook ", 1)[1].split())
         self.assertEqual(marks or steps, n_steps)
         self.assertEqual(0, n_refused)
-        if pool:
-            self.assertGreater(n_pool, 10 * steps)
-            self.assertLess(n_surprises, n_pool / steps)
-        return under
+        self.assertGreater(n_pool, 10 * steps)
+        self.assertLess(n_surprises, n_pool / steps)
 
     def test_resnet(self):
-        self.compare("resnet.py", "--batch", "8", steps=4)
+        self.compare("resnet")
 
     def test_lstm_set_to_none(self):
-        self.compare("lstm.py", "--hidden", "128", steps=3)
+        self.compare("lstm")
 
     def test_transformer_schedule(self):
-        self.compare("transformer.py", "--batch", "4", steps=3)
+        self.compare("transformer")
 
     def test_accumulate(self):
-        """Four backward passes to one optimizer step are one step."""
-        self.compare("accumulate.py", "--batch", "4", steps=3)
+        """Three backward passes to one optimizer step are one step."""
+        self.compare("accumulate")
 
     def test_two_optimizers(self):
         """Until the cycle is known each optimizer's step counts, then one per pair."""
-        self.compare("gan.py", steps=5, marks=2 * 2 + 3)
+        self.compare("gan", marks=2 * 2 + 3)
 
     def test_dataloader_workers(self):
-        """Worker processes by fork and by spawn, with evaluation in between."""
-        for start in ("fork", "spawn"):
-            self.compare("dataloader.py", "--batch", "8", "--start", start, "--evaluate", "2",
-                         steps=4)
+        """Two worker processes by fork and by spawn, with evaluation in between."""
+        self.compare("dataloader", "--start", "fork")
+        self.compare("dataloader", "--start", "spawn")
 
     def test_checkpoint_and_resume(self):
-        """Four steps, a checkpoint, and four more are the eight steps of one run."""
+        """Three steps, a checkpoint, and three more are the six steps of one run."""
         with tempfile.TemporaryDirectory(prefix="zi-e2e-") as d:
-            script, state = os.path.join(EXAMPLES, "dataloader.py"), os.path.join(d, "s.pt")
-            words = [script, "--batch", "8", "--workers", "0", "--count", "8", "--evaluate", "0"]
-            whole = run([PYTHON, *words, "--steps", "6"])
-            first = run([PYTHON, *words, "--steps", "3", "--checkpoint", state], hooked_env())
-            second = run([PYTHON, *words, "--steps", "6", "--checkpoint", state, "--resume", "1"],
-                         hooked_env())
-            self.assertEqual(losses(whole.stdout), losses(first.stdout) + losses(second.stdout))
+            state = os.path.join(d, "s.pt")
+            script, *args = SCRIPTS["resume"]
+            words = [PYTHON, os.path.join(EXAMPLES, script), *args, "--checkpoint", state]
+            first = run([*words, "--steps", "3"], hooked_env())
+            second = run([*words, "--resume", "1"], hooked_env())
+            self.assertEqual(self.plain["resume"], losses(first.stdout) + losses(second.stdout))
 
     def test_refused_step_is_an_ordinary_error(self):
         """A job that cannot fit even alone gets PyTorch's own error, and no crash."""

@@ -137,7 +137,13 @@ random_life(void **state)
             assert_int_equal(live[i].mark, live[i].p[0]);
             assert_int_equal(live[i].mark, live[i].p[live[i].size - 1]);
             assert_non_null(zi_extents_find(&e, live[i].p));
-            if (t_rand_below(2))
+            if (t_rand_below(4) == 0) { /* out, and sometimes in again */
+                zi_extents_set_away(&e, live[i].p, true);
+                check(&e);
+                assert_non_null(zi_extents_find(&e, live[i].p));
+                if (t_rand_below(2)) zi_extents_set_away(&e, live[i].p, false);
+                drop(&e, live[i].p);
+            } else if (t_rand_below(2))
                 zi_extents_cache(&e, live[i].p);
             else
                 drop(&e, live[i].p);

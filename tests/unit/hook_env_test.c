@@ -66,8 +66,11 @@ all_set(void **state)
     set(ZI_ENV_MAX_WAIT, "1.5s");
     set(ZI_ENV_NAME, "resnet");
     set(ZI_ENV_SOCKET, "");
+    set(ZI_ENV_SPILL, "/scratch");
     zi_hook_options_read(fake_env, &o, &bad);
     assert_null(bad);
+    assert_string_equal("/scratch", o.spill_dir);
+    assert_false(o.no_spill);
     assert_int_equal(ZI_HOOK_JOIN, o.mode);
     assert_int_equal(4 << 20, o.min_bytes);
     assert_int_equal(1 << 30, o.local_bytes);
@@ -103,6 +106,20 @@ unreadable(void **state)
         assert_string_equal(wrong[i][0], bad);
         assert_memory_equal(&plain, &o, sizeof o);
     }
+}
+
+/* "none" is no folder. */
+static void
+never_out(void **state)
+{
+    zi_hook_options o;
+    const char     *bad;
+
+    (void)state;
+    set(ZI_ENV_SPILL, "none");
+    zi_hook_options_read(fake_env, &o, &bad);
+    assert_true(o.no_spill);
+    assert_null(o.spill_dir);
 }
 
 /* A threshold below the grain of private mappings is raised to it. */
@@ -145,6 +162,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(defaults, reset),
         cmocka_unit_test_setup(all_set, reset),
+        cmocka_unit_test_setup(never_out, reset),
         cmocka_unit_test_setup(unreadable, reset),
         cmocka_unit_test_setup(least_threshold, reset),
         cmocka_unit_test_setup(waits, reset),

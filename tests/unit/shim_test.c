@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -414,6 +415,100 @@ forked_child(void **state)
     zi_hook_free(p);
 }
 
+/* Moved out, a block is uncharged and still there for readers and writers; moved in, it is charged
+ * and has what was written meanwhile. */
+static void
+out_and_in(void **state)
+{
+    uint64_t out = 0;
+
+    (void)state;
+    char *p = zi_hook_malloc(2 * MIB), *q = zi_hook_malloc(3 * MIB);
+    memset(p, 5, 2 * MIB);
+    memset(q, 6, 3 * MIB);
+    expect_ok(zi_shim_move_out(NULL, &out));
+    assert_int_equal(5 * MIB, out);
+    assert_int_equal(0, fake.charged);
+    assert_int_equal(5, p[2 * MIB - 1]);
+    assert_int_equal(2 * MIB, zi_hook_malloc_usable_size(p));
+    p[MIB] = 7;
+    zi_hook_free(q); /* not charged: nothing is given back */
+    assert_int_equal(0, fake.charged);
+
+    expect_ok(zi_shim_move_in(NULL));
+    assert_int_equal(2 * MIB, fake.charged);
+    assert_int_equal(5, p[0]);
+    assert_int_equal(7, p[MIB]);
+    assert_int_equal(5, p[2 * MIB - 1]);
+    zi_hook_free(p);
+}
+
+/* No room to come back yet: it stays out, valid, and may be tried again. */
+static void
+refused_to_come_in(void **state)
+{
+    uint64_t out;
+
+    (void)state;
+    char *p = zi_hook_malloc(2 * MIB);
+    p[7] = 1;
+    expect_ok(zi_shim_move_out(NULL, &out));
+    fake.answer = ZICO_E_TIMEOUT;
+    assert_int_equal(ZICO_E_TIMEOUT, zi_shim_move_in(NULL));
+    assert_int_equal(1, p[7]);
+    fake.answer = ZICO_OK;
+    expect_ok(zi_shim_move_in(NULL));
+    assert_int_equal(2 * MIB, fake.charged);
+    assert_int_equal(1, p[7]);
+    zi_hook_free(p);
+}
+
+static void *
+spin(void *stop)
+{
+    while (!atomic_load((_Atomic(bool) *)stop)) {
+    }
+    return NULL;
+}
+
+/* While another thread runs, nothing is moved: it might be writing. */
+static void
+never_under_a_running_thread(void **state)
+{
+    _Atomic(bool) stop = false;
+    pthread_t     t;
+    uint64_t      out = 1;
+
+    (void)state;
+    char *p = zi_hook_malloc(2 * MIB);
+    assert_int_equal(0, pthread_create(&t, NULL, spin, &stop));
+    assert_int_equal(ZICO_E_BUSY, zi_shim_move_out(NULL, &out));
+    atomic_store(&stop, true);
+    pthread_join(t, NULL);
+    assert_int_equal(0, out);
+    assert_int_equal(2 * MIB, fake.charged);
+    zi_hook_free(p);
+}
+
+/* The folder cannot be written: the job stays as it is. */
+static void
+no_place_to_go(void **state)
+{
+    zi_hook_options opt = {.mode = ZI_HOOK_JOIN,
+                           .min_bytes = MIB,
+                           .max_wait_ns = ZICO_FOREVER,
+                           .spill_dir = "/proc/none"};
+    uint64_t        out;
+
+    (void)state;
+    zi_shim_stop();
+    expect_ok(zi_shim_start(zi_os_real(), &opt, fake_join));
+    char *p = zi_hook_malloc(2 * MIB);
+    assert_true(zi_shim_move_out(NULL, &out) < 0);
+    assert_int_equal(2 * MIB, fake.charged);
+    zi_hook_free(p);
+}
+
 /* Cores: what the lender says, the fixed number, or none of our business. */
 static void
 cores(void **state)
@@ -478,10 +573,25 @@ main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(private_first), T(cache_is_small), T(calloc_is_zero), T(alignments),
-        T(realloc_ways),  T(steps),          T(hinted_sizes),   T(other_threads),
-        T(refusal),       T(lender_gone),    T(errno_is_kept),  T(forked_child),
-        T(cores),         T(many_threads),   T(no_broker),
+        T(private_first),
+        T(cache_is_small),
+        T(calloc_is_zero),
+        T(alignments),
+        T(realloc_ways),
+        T(steps),
+        T(hinted_sizes),
+        T(other_threads),
+        T(refusal),
+        T(lender_gone),
+        T(errno_is_kept),
+        T(forked_child),
+        T(out_and_in),
+        T(refused_to_come_in),
+        T(never_under_a_running_thread),
+        T(no_place_to_go),
+        T(cores),
+        T(many_threads),
+        T(no_broker),
     };
     return t_main(tests);
 }
