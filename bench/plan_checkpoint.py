@@ -209,7 +209,10 @@ def main():
         lib = os.path.join(tmp, "librecorder.so")
         subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", lib,
                         os.path.join(HERE, "recorder", "recorder.c")], check=True)
-        env = dict(os.environ, LD_PRELOAD=lib)
+        # Memory once touched stays with the process, as ours does: faulting it in anew in every
+        # step would cost PyTorch more than its kernels.
+        env = dict(os.environ, LD_PRELOAD=lib, MALLOC_MMAP_THRESHOLD_=str(1 << 33),
+                   MALLOC_TRIM_THRESHOLD_=str(1 << 36))
         out = subprocess.run(
             [sys.executable, "-c",
              "import torch, torchvision, ctypes, os; torch.rand(10)\n"

@@ -2,7 +2,7 @@
  *
  * For each network and plan: peak of open slots over peak of live bytes, and mean over mean, with
  * regions of 2 and 4 MiB, and as one private mapping; and how long planning, placing and
- * checking take. */
+ * checking take; and how often SuperNeurons runs nodes again in each of its modes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +12,7 @@
 #include "graph/zoo/zoo.h"
 #include "plan/plan.h"
 #include "planner/planner.h"
+#include "planner/superneurons.h"
 
 static const struct {
     const char *spec;
@@ -82,6 +83,12 @@ main(int argc, char **argv)
             zi_plan_check(keep, g, c, 0, &v) < 0)
             return 1;
         show(nets[i].spec, "keep", keep, g, c);
+        uint32_t again[ZI_SN_COUNT];
+        if (zi_superneurons_counts(g, c, again) < 0) return 1;
+        printf(
+            "    superneurons runs again: speed-centric %u, memory-centric %d (-1: too "
+            "often), cost-aware %u\n",
+            again[ZI_SN_SPEED], (int)again[ZI_SN_MEMORY], again[ZI_SN_AWARE]);
         zi_plan_task task = {.graph = g,
                              .cost = c,
                              .budget_bytes = v.peak_bytes * 6 / 10};

@@ -19,6 +19,10 @@ typedef struct drawing {
     bool           *saved;  /* [n_rows] */
     uint64_t       *end_ns; /* [n_acts] */
     uint64_t        total_ns;
+    zi_tensor_id   *root;    /* [n_tensors] */
+    bool           *present; /* [n_tensors] of roots */
+    double         *curve;   /* [width] the most bytes held within each column */
+    uint64_t        held, most;
 } drawing;
 
 typedef struct sized {
@@ -70,8 +74,37 @@ set(drawing *d, zi_tensor_id t, cell now)
 }
 
 static void
+hold(drawing *d, zi_tensor_id t, bool present)
+{
+    if (d->root[t] != t || d->present[t] == present) return;
+    d->present[t] = present;
+    d->held += present ? d->c->tensor_bytes[t] : -d->c->tensor_bytes[t];
+}
+
+/* What the act does to the bytes held; `most` is the highest point on the way. */
+static void
+follow_bytes(drawing *d, const zi_act *a)
+{
+    uint64_t scratch = 0;
+    if (a->kind == ZI_ACT_RUN || a->kind == ZI_ACT_REDO) {
+        const zi_node    *n = &d->g->nodes[a->what];
+        const zi_op_info *op = zi_op_get(n->op);
+        for (int pair = 0; pair < 2; pair++)
+            if (a->over >> pair & 1) hold(d, n->in[op->over[pair][1]], false);
+        for (uint32_t o = 0; o < n->n_out; o++)
+            if (n->out[o] != ZI_ID_NONE) hold(d, n->out[o], true);
+        scratch = d->c->scratch_bytes[a->what];
+    } else if (a->kind == ZI_ACT_IN) {
+        hold(d, a->what, true);
+    }
+    if (d->held + scratch > d->most) d->most = d->held + scratch;
+    if (a->kind == ZI_ACT_DROP) hold(d, a->what, false);
+}
+
+static void
 follow_act(drawing *d, const zi_act *a)
 {
+    follow_bytes(d, a);
     switch (a->kind) {
     case ZI_ACT_RUN:
     case ZI_ACT_REDO: {
@@ -110,9 +143,12 @@ fill_cells(drawing *d)
                 ? (unsigned)((double)d->end_ns[i] / (double)d->total_ns * d->width)
                 : 0;
         if (until > d->width) until = d->width;
-        for (; column < until; column++)
+        for (; column < until; column++) {
+            d->curve[column] = (double)d->most;
+            d->most = d->held;
             for (unsigned r = 0; r < d->n_rows; r++)
                 d->cells[r * d->width + column] = d->now[r];
+        }
     }
     for (unsigned r = 0; r < d->n_rows; r++) { /* what never comes back is just over */
         for (unsigned c = d->width; c-- > 0;) {
@@ -121,6 +157,22 @@ fill_cells(drawing *d)
             *x = NOTHING;
         }
     }
+}
+
+/* "plan capuchin: peak 31.9 MiB, step 88.8 ms", and the curve of memory over the rows. */
+static zico_status
+print_head(const drawing *d, const zi_forecast *f, const zi_style *style, zi_str *out)
+{
+    char peak[ZI_UNIT_CHARS], step[ZI_UNIT_CHARS], stall[ZI_UNIT_CHARS];
+
+    zi_str_fmt(out, "plan %s: peak %s, step %s, of which stalls %s\n", d->p->planner,
+               zi_unit_format(ZI_UNIT_BYTES, (double)f->peak_bytes, -1, peak),
+               zi_unit_format(ZI_UNIT_NS, (double)f->step_ns, -1, step),
+               zi_unit_format(ZI_UNIT_NS, (double)f->stall_ns, -1, stall));
+    zi_str_fmt(out, "%-28.28s %10s ", "memory", peak);
+    ZI_TRY(zi_spark(d->curve, d->width, d->width, style, out));
+    zi_str_add_char(out, '\n');
+    return ZICO_OK;
 }
 
 static void
@@ -158,12 +210,21 @@ zi_plan_draw(const zi_plan *p, const zi_graph *g, const zi_cost *c, const zi_sty
     d.now = zi_calloc(n_rows + 1u, sizeof *d.now);
     d.saved = zi_calloc(n_rows + 1u, sizeof *d.saved);
     d.end_ns = zi_calloc(p->n_acts + 1u, sizeof *d.end_ns);
-    if (d.row && d.row_of && d.cells && d.now && d.saved && d.end_ns)
+    d.root = zi_calloc(g->n_tensors + 1u, sizeof *d.root);
+    d.present = zi_calloc(g->n_tensors + 1u, sizeof *d.present);
+    d.curve = zi_calloc(d.width + 1u, sizeof *d.curve);
+    if (d.row && d.row_of && d.cells && d.now && d.saved && d.end_ns && d.root &&
+        d.present && d.curve)
         st = zi_plan_simulate(p, g, c, d.end_ns, &f);
     if (st >= 0) st = choose_rows(&d, n_rows);
     if (st >= 0) {
         d.total_ns = p->n_acts ? d.end_ns[p->n_acts - 1] : 0;
+        zi_plan_roots(g, d.root);
+        d.held = d.most = zi_cost_fixed_bytes(g, c);
         fill_cells(&d);
+        st = print_head(&d, &f, style, out);
+    }
+    if (st >= 0) {
         print_rows(&d, style, out);
         st = zi_str_status(out);
     }
@@ -173,5 +234,8 @@ zi_plan_draw(const zi_plan *p, const zi_graph *g, const zi_cost *c, const zi_sty
     zi_free(d.now);
     zi_free(d.saved);
     zi_free(d.end_ns);
+    zi_free(d.root);
+    zi_free(d.present);
+    zi_free(d.curve);
     return st;
 }

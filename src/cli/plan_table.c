@@ -136,27 +136,35 @@ print_table(const zi_study *s, const zi_plan_answer *a, const zi_style *style,
     return st;
 }
 
-/* "at 30 %: keep needs 1.1 GiB, monger 474.7 MiB", a line per budget that somebody cannot meet. */
-static void
-say_what_is_needed(const zi_study *s, const zi_plan_answer *a, zi_str *out)
+/* The least that the planner said it needs; 0: it met every budget. */
+static uint64_t
+least_need(const zi_plan_answer *a, const char *planner)
 {
-    char     size[ZI_UNIT_CHARS], share[ZI_UNIT_CHARS];
-    uint64_t last = UINT64_MAX;
+    uint64_t least = UINT64_MAX;
+    for (size_t i = 0; i < a->rows.n; i++)
+        if (!a->rows.at[i].fits && !strcmp(a->rows.at[i].planner, planner) &&
+            a->rows.at[i].least_bytes < least)
+            least = a->rows.at[i].least_bytes;
+    return least == UINT64_MAX ? 0 : least;
+}
+
+/* Rows that are missing: "less is too little: keep 1.6 GiB, monger 474.7 MiB". */
+static void
+say_what_is_needed(const zi_plan_answer *a, zi_str *out)
+{
+    char size[ZI_UNIT_CHARS];
+    bool any = false;
 
     for (size_t i = 0; i < a->rows.n; i++) {
         const zi_study_row *r = &a->rows.at[i];
-        if (r->fits) continue;
-        zi_unit_format(ZI_UNIT_PERCENT, (double)r->budget_bytes / (double)s->keep_bytes,
-                       -1, share);
-        zi_unit_format(ZI_UNIT_BYTES, (double)r->least_bytes, -1, size);
-        if (last != r->budget_bytes)
-            zi_str_fmt(out, "%sdoes not fit %s: %s (needs %s)",
-                       last == UINT64_MAX ? "" : "\n", share, r->planner, size);
-        else
-            zi_str_fmt(out, ", %s (%s)", r->planner, size);
-        last = r->budget_bytes;
+        uint64_t            least = least_need(a, r->planner);
+        if (r->budget_bytes != a->rows.at[0].budget_bytes || least == 0) continue;
+        zi_str_fmt(out, "%s %s %s",
+                   any ? "," : "what each needs where it has no row:", r->planner,
+                   zi_unit_format(ZI_UNIT_BYTES, (double)least, -1, size));
+        any = true;
     }
-    if (last != UINT64_MAX) zi_str_add_char(out, '\n');
+    if (any) zi_str_add_char(out, '\n');
 }
 
 /* -- curves ------------------------------------------------------------------------------------- */
@@ -235,7 +243,7 @@ zi_plan_answer_text(const zi_study *s, const zi_plan_answer *a, const zi_style *
     zico_status st = c ? print_table(s, a, style, out) : ZICO_E_NOMEM;
 
     if (st >= 0) {
-        say_what_is_needed(s, a, out);
+        say_what_is_needed(a, out);
         make_curves(a, c);
     }
     if (st >= 0 && a->n_budgets > 1 && c->n > 0) {

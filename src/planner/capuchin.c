@@ -16,6 +16,8 @@
  *          the peak (draft_lower.c).  Feedback moves them by 5 % of their length.
  *          The peak moves while we choose, so the peak window is looked up for each choice,
  *          and the outcome is lowered, measured and corrected until it fits.
+ *          Several attempts, some beginning with recomputation (all that is cheap; whole
+ *          segments, whose borders may go out); the two best are polished.
  *          Where nothing fits otherwise, everything goes out at once and comes on demand.
  *          The measured step and every surprise run passively: exec/passive.h, train/pilot.h.
  * CHECKED  capuchin_test.c, planner_test.c; numeric/plan_exec_test.c runs what it plans.
