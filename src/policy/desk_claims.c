@@ -245,6 +245,20 @@ claim_what_came_free(zi_desk *d)
     if (room > j->step_claim_bytes) j->step_claim_bytes = room;
 }
 
+/* Some bytes come unasked: private ones of jobs that return after a restart.  A claim that fitted
+ * before then no longer does, and a job alone in its step would wait for ever for what is free.
+ * It goes on within what there is; should it need more after all, that is the ladder's matter. */
+static void
+claim_no_more_than_there_is(zi_desk *d, zi_job_id job)
+{
+    zi_desk_row  *j = &d->row[job];
+    zi_banker_job mine = zi_desk_banked(d, job, j->step_claim_bytes);
+
+    if (d->n_in_step != 1 || !j->in_step || mine.claim_bytes <= mine.step_bytes) return;
+    uint64_t rest = mine.claim_bytes - mine.step_bytes;
+    if (rest > d->spare_bytes) j->step_claim_bytes -= rest - d->spare_bytes;
+}
+
 void
 zi_desk_refresh(zi_desk *d)
 {
@@ -262,6 +276,7 @@ zi_desk_refresh(zi_desk *d)
     sum_up(d);
     claim_what_came_free(d);
     for (size_t i = 0; i < d->n_jobs; i++) {
+        claim_no_more_than_there_is(d, d->job[i].id);
         d->job[i].claim_bytes = zi_desk_claim(d, d->job[i].id);
         d->job[i].claim_known = !zi_desk_is_learning(&d->row[d->job[i].id]);
         d->job[i].need_bytes = zi_desk_hard_need(d, &d->row[d->job[i].id]);

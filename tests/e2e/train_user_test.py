@@ -276,8 +276,8 @@ class Trouble(Folder):
             r = zico("train", "resnet20", "--batch", "64", "--steps", "2", "--socket", socket,
                      "--planner", "keep", cwd=self.dir)
             self.assertEqual(1, r.returncode, r.stdout)
-            self.assertRegex(r.stderr, r"batch 64 does not fit: one step needs [\d.]+ MiB .*the budget "
-                                       r"is [\d.]+ MiB")
+            self.assertRegex(r.stderr, r"batch 64 does not fit into [\d.]+ MiB: planner keep needs "
+                                       r"[\d.]+ MiB .*smallest possible is [\d.]+ MiB")
         finally:
             broker.terminate()
             broker.wait(timeout=20)

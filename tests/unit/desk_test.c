@@ -642,6 +642,41 @@ learner_claims_what_came_free(void **state)
     close_office(&o);
 }
 
+/* A job that is being learnt claims all there is.  If that becomes less meanwhile, as after a restart
+ * of the broker, when jobs come back with private bytes, it goes on within what is left. */
+static void
+learner_goes_on_with_what_is_left(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "spatial", 12);
+    zi_job_id a = join_as(&o, (zi_job_spec){0}), b = join_as(&o, (zi_job_spec){0});
+    assert_true(begin(&o, a, 0));
+    assert_true(get(&o, a, ZI_HOLD_STEP, 4));
+    expect_ok(zi_ledger_adopt_private(zi_desk_ledger(o.d), b, R / 2));
+    assert_true(get(&o, a, ZI_HOLD_STEP, 4));
+    assert_true(get(&o, a, ZI_HOLD_FIXED, 1));
+    assert_true(get(&o, a, ZI_HOLD_STEP, 2));
+    close_office(&o);
+}
+
+/* The same for a job whose claim is known: alone in its step it breaks nobody's promise. */
+static void
+alone_it_takes_what_is_free(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "spatial", 12);
+    zi_job_id a = join(&o, 12), b = join_as(&o, (zi_job_spec){0});
+    assert_true(begin(&o, a, 0));
+    assert_true(get(&o, a, ZI_HOLD_STEP, 4));
+    expect_ok(zi_ledger_adopt_private(zi_desk_ledger(o.d), b, R / 2));
+    assert_true(get(&o, a, ZI_HOLD_STEP, 7));
+    close_office(&o);
+}
+
 /* A job that is told to leave but waits for memory first comes to no boundary: the ladder moves
  * another out instead of waiting for it. */
 static void
@@ -844,6 +879,8 @@ main(void)
         cmocka_unit_test(a_moments_wait_is_not_the_end),
         cmocka_unit_test(age_keeps_no_step_from_ending),
         cmocka_unit_test(learner_claims_what_came_free),
+        cmocka_unit_test(learner_goes_on_with_what_is_left),
+        cmocka_unit_test(alone_it_takes_what_is_free),
         cmocka_unit_test(who_waits_cannot_leave),
         cmocka_unit_test(newcomer_is_not_sent_away),
         cmocka_unit_test(learner_charges),
