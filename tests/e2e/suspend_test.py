@@ -144,18 +144,24 @@ class Suspended(unittest.TestCase):
         self.assertEqual([], os.listdir(self.path("spill")))
         self.end(self.shared("next"))
 
-    def killed_while(self, job, name):
-        """Stop the job as soon as its spill file is there, so that it is half out; then kill it."""
-        subprocess.Popen([ZICO, "suspend", name, "--socket", self.path("s")], env=ENV,
-                         stdout=subprocess.DEVNULL).wait(timeout=30)
-        fds = "/proc/%d/fd" % job.pid
-        end = time.monotonic() + 30
-        while time.monotonic() < end:
+    def spilled(self, pid):
+        """Blocks of its files in the spill folder; they have no name there."""
+        fds, blocks = "/proc/%d/fd" % pid, 0
+        for n in os.listdir(fds):
             try:
-                found = any("zico-spill" in os.readlink(os.path.join(fds, n)) for n in os.listdir(fds))
+                if os.readlink(os.path.join(fds, n)).startswith(self.path("spill")):
+                    blocks += os.stat(os.path.join(fds, n)).st_blocks
             except OSError:
                 continue
-            if found:
+        return blocks
+
+    def killed_while(self, job, name):
+        """Stop the job as soon as bytes are in its spill file, so that it is half out; then kill it."""
+        subprocess.Popen([ZICO, "suspend", name, "--socket", self.path("s")], env=ENV,
+                         stdout=subprocess.DEVNULL).wait(timeout=30)
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
+            if self.spilled(job.pid) > 0:
                 os.kill(job.pid, signal.SIGSTOP)
                 break
         state = self.job(job.pid)["state"]
