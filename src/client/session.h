@@ -175,9 +175,9 @@ zi_device *zi_session_device(zi_session *s);
 uint64_t   zi_session_region_bytes(zi_session *s);
 /* The most that this job may hold, fixed and private bytes included: its own maximum or the
  * device's budget, as people have them now.  A local pool: its size. */
-uint64_t   zi_session_limit(zi_session *s);
-bool       zi_session_connected(zi_session *s); /* false for a local pool, too */
-void       zi_session_stats(zi_session *s, zico_stats *ret_stats);
-size_t     zi_session_message(zi_session *s, char *buf, size_t cap);
+uint64_t zi_session_limit(zi_session *s);
+bool     zi_session_connected(zi_session *s); /* false for a local pool, too */
+void     zi_session_stats(zi_session *s, zico_stats *ret_stats);
+size_t   zi_session_message(zi_session *s, char *buf, size_t cap);
 
 #endif /* ZI_CLIENT_SESSION_H */

@@ -104,8 +104,8 @@ zi_desk_step_end(zi_desk *d, zi_job_id job, uint64_t step_no, const zi_tide *obs
                  uint64_t busy_ns, uint64_t stall_ns, uint64_t now_ns);
 /* Between steps: the job has planned anew and takes so much from now on; what was learnt of
  * its steps is forgotten.  E_STATE: it is inside one. */
-zico_status zi_desk_will_take(zi_desk *d, zi_job_id job, uint64_t step_bytes,
-                              uint64_t now_ns);
+zico_status
+zi_desk_will_take(zi_desk *d, zi_job_id job, uint64_t step_bytes, uint64_t now_ns);
 /* req: job, seq, hold, n_regions / size_bytes, adjacent, ahead, deadline_ns are read. */
 zico_status zi_desk_ask(zi_desk *d, const zi_request *req, uint64_t now_ns);
 zico_status zi_desk_raise(zi_desk *d, zi_job_id job, uint32_t seq, uint64_t claim_bytes,

@@ -74,7 +74,7 @@ typedef struct zi_sim_options {
     uint64_t             seed;
     double               corun[ZI_SIM_CORES_MAX + 1]; /* [k]; 0: 1                    */
     double               move_bytes_per_s; /* out or in, each job by itself; 0: at once */
-    const zi_sim_change *change;                      /* by time                      */
+    const zi_sim_change *change;           /* by time                      */
     size_t               n_changes;
     uint32_t        verify_every; /* desk calls between two zi_desk_verify; 0: never */
     zi_sim_on_held *on_held;      /* NULL: nobody looks */

@@ -324,7 +324,7 @@ many_parts(void **state)
     zi_tensor_id x = zi_gb_param(b, "x", 4, (int64_t[]){2, 3, 4, 4}, zi_init_normal(1));
     zi_tensor_id part[40];
     for (int i = 0; i < 40; i++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "c%d", i);
         part[i] = zi_gb_conv2d(b, x, name, &(zi_conv_opt){.out = 5, .kernel = 1});
     }
