@@ -26,8 +26,7 @@
  *          feature maps, all of them waiting for the memory bus).  So the work done per time,
  *          in solo time, is measured epoch by epoch (six of the longest steps); if sharing does
  *          less than taking turns did, all take turns for 4, 8, ... 32 epochs, then it is tried
- *          again; at once when the budget changes.  An epoch of turns also comes first when somebody
- *          joins or leaves, and once in 32, so that solo times stay true.
+ *          again; at once when somebody joins or leaves or the budget changes.
  * WE DROP  The wait quantum (the sweep computes the delay), pairs (all jobs share one
  *          budget), the offline search for in-flight limits (the client's matter).
  * CHECKED  zico_policy_test.c: on random mixes at 65 % never below taking turns by more than
@@ -75,7 +74,6 @@ typedef struct trial {
     bool     turns;      /* all take turns in this epoch                            */
     uint32_t n_left;     /* epochs of taking turns to come                          */
     uint32_t n_next;     /* ... after the next trial that does not pay               */
-    uint32_t n_paid;     /* epochs of sharing that did pay                          */
 } trial;
 
 typedef struct zico {
@@ -285,28 +283,18 @@ begin_epoch(const choice *c)
     t->partial_ns = partial_work(c);
 }
 
-/* Everything is different now: sharing is tried anew.  With other jobs than before, after an epoch
- * of taking turns: it tells what turns are worth, and solo times that are not those of first
- * steps. */
+/* Everything is different now: sharing is tried anew. */
 static void
-begin_trials(zico *z, bool others)
+begin_trials(zico *z)
 {
-    z->trial = (trial){.turns_rate = others ? 0 : z->trial.turns_rate,
-                       .turns = others,
-                       .n_left = others,
-                       .n_next = EPOCHS_MIN};
+    z->trial = (trial){.turns_rate = z->trial.turns_rate, .n_next = EPOCHS_MIN};
 }
 
-/* Somebody in its first steps, who goes on? */
 static bool
 somebody_fresh(const choice *c)
 {
-    for (size_t i = 0; i < c->v->n_jobs; i++) {
-        const zi_job_view *j = &c->v->job[i];
-        bool               goes_on = j->state == ZI_JOB_ASKING ||
-                       (j->state == ZI_JOB_RUNNING && is_on_time(j, c->now_ns));
-        if (goes_on && c->z->job[j->id].n_steps <= ALONE) return true;
-    }
+    for (size_t i = 0; i < c->v->n_jobs; i++)
+        if (c->z->job[c->v->job[i].id].n_steps <= ALONE) return true;
     return false;
 }
 
@@ -335,8 +323,6 @@ try_sharing(const choice *c)
         t->n_next = 2 * t->n_next < EPOCHS_MAX ? 2 * t->n_next : EPOCHS_MAX;
     } else {
         t->n_next = EPOCHS_MIN;
-        t->turns = ++t->n_paid % EPOCHS_MAX == 0; /* are solo times still true? */
-        t->n_left = t->turns;
     }
     begin_epoch(c);
 }
@@ -584,8 +570,9 @@ zico_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
 
     if (ev->kind == ZI_EVENT_JOIN || ev->kind == ZI_EVENT_LEAVE)
         z->job[v->job[ev->job].id] = (account){0};
-    if (ev->kind == ZI_EVENT_BUDGET) begin_trials(z, z->trial.turns_rate <= 0);
-    if (ev->kind == ZI_EVENT_JOIN || ev->kind == ZI_EVENT_LEAVE) begin_trials(z, true);
+    if (ev->kind == ZI_EVENT_JOIN || ev->kind == ZI_EVENT_LEAVE ||
+        ev->kind == ZI_EVENT_BUDGET)
+        begin_trials(z);
     if (ev->kind == ZI_EVENT_LEASE_ASK) return;
     if (ev->kind == ZI_EVENT_STEP_ASK && z->job[v->job[ev->job].id].idle_ns) {
         account *a = &z->job[v->job[ev->job].id];
