@@ -6,7 +6,6 @@ timeout: 240
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 import unittest

@@ -9,35 +9,11 @@ import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.environ["ZI_SOURCE_DIR"], "tests/numeric"))
 
-ZICO = os.path.join(os.environ["ZI_BUILD_DIR"], "zico")
-ENV = {k: v for k, v in os.environ.items() if k not in ("ZICO_SOCKET", "LC_ALL", "LANG")}
-ENV["OMP_WAIT_POLICY"] = "passive"  # tests run side by side: idle threads should not spin
-
-
-def zico(*words, cwd=None, env=ENV):
-    return subprocess.run([ZICO, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True, cwd=cwd, env=env, timeout=120)
-
-
-def events(text):
-    return [json.loads(line) for line in text.splitlines()]
-
-
-class Folder(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory(prefix="zi-test-")
-        self.dir = self.folder.name
-
-    def tearDown(self):
-        self.folder.cleanup()
-
-    def path(self, name):
-        return os.path.join(self.dir, name)
+from trained import ENV, ZICO, Folder, events, zico
 
 
 class Training(Folder):

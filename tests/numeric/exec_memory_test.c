@@ -1,9 +1,7 @@
 /* tests/numeric/exec_memory_test.c -- slots waste little, with the sizes that kernels really
  * want: padding of blocked layouts, scratch.  (plan_place_test.c has the graph's own sizes.)
  * timeout: 240 */
-#include "exec/exec.h"
-#include "graph/zoo/zoo.h"
-#include "test.h"
+#include "exec_train.h"
 
 static const struct {
     const char *spec;
@@ -21,21 +19,6 @@ static const struct {
             {"mlp:hidden=2048", 8192}};
 #define N_NETS (sizeof nets / sizeof nets[0])
 
-static zi_graph *
-training_graph(const char *spec, int64_t batch)
-{
-    zi_graph     *g;
-    zi_graph_diag diag = {0};
-    zi_optim      o = zi_optim_default(ZI_OPTIM_MOMENTUM);
-    zico_status   st = zi_zoo_build(spec, batch, true, 1, &diag, &g);
-
-    if (st >= 0) st = zi_graph_fuse(g, &diag);
-    if (st >= 0) st = zi_graph_differentiate(g, g->loss, &diag);
-    if (st >= 0) st = zi_graph_add_update(g, &o, &diag);
-    if (st < 0) fail_msg("%s: %s", spec, diag.text);
-    return g;
-}
-
 static double
 peak_ratio(const zi_place_stats *s)
 {
@@ -51,7 +34,7 @@ slots_are_tight(void **state)
     (void)state;
     assert_int_equal(zi_zoo_count(), N_NETS);
     for (size_t i = 0; i < N_NETS; i++) {
-        zi_graph       *g = training_graph(nets[i].spec, nets[i].batch);
+        zi_graph       *g = xt_graph(nets[i].spec, nets[i].batch, 1, ZI_OPTIM_MOMENTUM);
         zi_exec_options xo = {.graph = g, .n_threads = 2};
         zi_cost        *c;
         zi_plan        *p;

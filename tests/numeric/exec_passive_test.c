@@ -1,27 +1,17 @@
 /* exec_passive_test.c -- a step that does not fit runs on demand: same bits, within the budget.
  * timeout: 300 */
-#include "exec/exec.h"
+#include "exec_train.h"
 #include "exec/passive.h"
 #include "exec/tier.h"
-#include "graph/zoo/zoo.h"
 #include "planner/planner.h"
 #include "support/plan_nets.h"
-#include "test.h"
 
 #define STEPS 4
 
 static zi_graph *
 net(const char *spec, int64_t batch)
 {
-    zi_graph     *g;
-    zi_graph_diag diag = {0};
-    zi_optim      o = zi_optim_default(ZI_OPTIM_ADAM);
-
-    expect_ok(zi_zoo_build(spec, batch, true, 3, &diag, &g));
-    expect_ok(zi_graph_fuse(g, &diag));
-    expect_ok(zi_graph_differentiate(g, g->loss, &diag));
-    expect_ok(zi_graph_add_update(g, &o, &diag));
-    return g;
+    return xt_graph(spec, batch, 3, ZI_OPTIM_ADAM);
 }
 
 typedef struct outcome {
@@ -35,27 +25,7 @@ typedef struct outcome {
 static void
 step(zi_exec *e, const zi_graph *g, uint64_t no)
 {
-    zi_exec_feed feeds[8] = {0};
-    size_t       n = 0;
-    uint64_t     r = 999 + no;
-
-    for (zi_tensor_id t = 0; t < g->n_tensors; t++) {
-        const zi_tensor *x = &g->tensors[t];
-        if ((x->role != ZI_ROLE_INPUT && x->role != ZI_ROLE_LABEL) || t == g->lr ||
-            t == g->step)
-            continue;
-        void *p = calloc(1, x->bytes);
-        for (int64_t i = 0; i < zi_tensor_elems(x); i++) {
-            r = r * 6364136223846793005ull + 1442695040888963407ull;
-            if (x->dtype == ZI_DTYPE_F32)
-                ((float *)p)[i] = (float)(r >> 40) / 8388608.0f - 1.0f;
-            else
-                ((int32_t *)p)[i] = (int32_t)((r >> 40) % 8);
-        }
-        feeds[n++] = (zi_exec_feed){t, p};
-    }
-    expect_ok(zi_exec_step(e, feeds, n, 0.01f, no));
-    for (size_t i = 0; i < n; i++) free((void *)(uintptr_t)feeds[i].data);
+    xt_step(e, g, no, 999 + no, 8, 0.01f);
 }
 
 static void

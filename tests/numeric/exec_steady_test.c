@@ -12,9 +12,7 @@
 #include <errno.h>
 #include <malloc.h>
 #include <stdatomic.h>
-#include "exec/exec.h"
-#include "graph/zoo/zoo.h"
-#include "test.h"
+#include "exec_train.h"
 
 /* -- counting ------------------------------------------------------------------------------ */
 
@@ -153,30 +151,13 @@ judge(const char *what, bool sgemm)
 
 /* -- networks ------------------------------------------------------------------------------ */
 
-static zi_graph *
-training_graph(const char *spec, int64_t batch)
-{
-    zi_graph     *g;
-    zi_graph_diag diag = {0};
-    zi_optim      o = zi_optim_default(ZI_OPTIM_MOMENTUM);
-    zico_status   st = zi_zoo_build(spec, batch, true, 1, &diag, &g);
-
-    if (st >= 0) st = zi_graph_fuse(g, &diag);
-    if (st >= 0) st = zi_graph_differentiate(g, g->loss, &diag);
-    if (st >= 0) st = zi_graph_add_update(g, &o, &diag);
-    if (st < 0) fail_msg("%s: %s", spec, diag.text);
-    return g;
-}
-
 static size_t
 make_feeds(const zi_graph *g, zi_exec_feed *ret_feeds)
 {
     size_t n = 0;
 
     for (zi_tensor_id t = 0; t < g->n_tensors; t++) {
-        const zi_role r = g->tensors[t].role;
-        if ((r != ZI_ROLE_INPUT && r != ZI_ROLE_LABEL) || t == g->lr || t == g->step)
-            continue;
+        if (!xt_is_fed(g, t)) continue;
         ret_feeds[n++] = (zi_exec_feed){t, calloc(1, g->tensors[t].bytes)};
     }
     return n;
@@ -193,7 +174,7 @@ begin_counting(void)
 static void
 run_net(const char *spec, int64_t batch, unsigned n_threads, zi_session *session)
 {
-    zi_graph           *g = training_graph(spec, batch);
+    zi_graph           *g = xt_graph(spec, batch, 1, ZI_OPTIM_MOMENTUM);
     zi_exec_feed        feeds[8];
     const size_t        n_feeds = make_feeds(g, feeds);
     zi_exec_options     opt = {.graph = g, .n_threads = n_threads, .session = session};

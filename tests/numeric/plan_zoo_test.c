@@ -6,6 +6,7 @@
 #include "exec/tier.h"
 #include "graph/zoo/zoo.h"
 #include "planner/planner.h"
+#include "exec_train.h"
 #include "test.h"
 
 #define STEPS 5
@@ -31,16 +32,7 @@ static const struct {
 static zi_graph *
 make(size_t i)
 {
-    zi_graph     *g;
-    zi_graph_diag diag = {0};
-    zi_optim      o = zi_optim_default(ZI_OPTIM_MOMENTUM);
-
-    zico_status st = zi_zoo_build(nets[i].spec, nets[i].batch, true, 3, &diag, &g);
-    if (st < 0) fail_msg("%s: %s", nets[i].spec, diag.text);
-    expect_ok(zi_graph_fuse(g, &diag));
-    expect_ok(zi_graph_differentiate(g, g->loss, &diag));
-    expect_ok(zi_graph_add_update(g, &o, &diag));
-    return g;
+    return xt_graph(nets[i].spec, nets[i].batch, 3, ZI_OPTIM_MOMENTUM);
 }
 
 typedef struct outcome {
@@ -50,37 +42,6 @@ typedef struct outcome {
     uint64_t       peak_bytes;
 } outcome;
 
-static void
-fill(const zi_tensor *x, uint64_t *r, void *ret)
-{
-    for (int64_t i = 0; i < zi_tensor_elems(x); i++) {
-        *r = *r * 6364136223846793005ull + 1442695040888963407ull;
-        if (x->dtype == ZI_DTYPE_F32)
-            ((float *)ret)[i] = (float)(*r >> 40) / 8388608.0f - 1.0f;
-        else
-            ((int32_t *)ret)[i] = (int32_t)((*r >> 40) % 2);
-    }
-}
-
-static void
-one_step(zi_exec *e, const zi_graph *g, uint64_t no)
-{
-    zi_exec_feed feeds[8] = {0};
-    size_t       n = 0;
-    uint64_t     r = 77 + no;
-    for (zi_tensor_id t = 0; t < g->n_tensors; t++) {
-        const zi_tensor *x = &g->tensors[t];
-        if ((x->role != ZI_ROLE_INPUT && x->role != ZI_ROLE_LABEL) || t == g->lr ||
-            t == g->step)
-            continue;
-        void *data = calloc(1, x->bytes);
-        fill(x, &r, data);
-        feeds[n++] = (zi_exec_feed){t, data};
-    }
-    expect_ok(zi_exec_step(e, feeds, n, 1e-4f, no));
-    for (size_t i = 0; i < n; i++) free((void *)(uintptr_t)feeds[i].data);
-}
-
 /* Five steps from the same beginning; the executor's plan decides nothing of the result. */
 static outcome
 train(zi_exec *e, const zi_graph *g)
@@ -89,7 +50,7 @@ train(zi_exec *e, const zi_graph *g)
     expect_ok(zi_exec_init(e, 3));
     for (uint64_t s = 1; s <= STEPS; s++) {
         zi_exec_step_result r;
-        one_step(e, g, s);
+        xt_step(e, g, s, 77 + s, 2, 1e-4f);
         expect_ok(zi_exec_result(e, true, &r));
         if (r.status < 0)
             fail_msg("%s, plan %s, step %u: %s", g->name, zi_exec_plan(e)->planner,
