@@ -21,7 +21,8 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#define LOOK_NS  100000000u   /* between two looks whether we shall stop */
+#define LOOK_NS  100000000u   /* between two looks whether we shall stop   */
+#define STEP_NS  3000000000u  /* for a step that is told to stop, to end   */
 #define HELLO_NS 10000000000u /* how long a broker may take to say WELCOME */
 
 zi_msg *
@@ -417,12 +418,14 @@ void
 zi_link_await(zi_session *s, zi_pending *p)
 {
     uint64_t until = p->ask.deadline_ns ? p->ask.deadline_ns : s->os->now_ns(s->os);
+    /* a step that gives up cannot be saved, one that is finished can */
+    uint64_t stop_from = s->in_step ? s->os->now_ns(s->os) + STEP_NS : 0;
 
     until = late(p, until);
     s->n_waiting++;
     if (!p->answered) zi_link_arm(s, false);
     while (!p->answered && !is_called_away(s, p)) {
-        if (is_stopped(s)) {
+        if (is_stopped(s) && s->os->now_ns(s->os) >= stop_from) {
             give_up(s, p, ZICO_E_CANCELLED);
         } else if (s->state == ZI_LINK_REFUSED) {
             give_up(s, p, ZICO_E_DENIED);
