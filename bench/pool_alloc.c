@@ -248,7 +248,7 @@ report(zi_json *out, const job *j, unsigned n_threads, double ns)
     zi_json_end(out);
 }
 
-/* A pool large enough for both threads' blocks, present and held from the start. */
+/* A pool large enough for both threads' blocks, present and held from the start to the end. */
 static void
 open_arena(void)
 {
@@ -262,6 +262,7 @@ open_arena(void)
         fprintf(stderr, "pool_alloc: no local pool\n");
         exit(1);
     }
+    zi_arena_keep(opt.arena, 2048 / 64); /* what is measured is blocks, not leases */
     all = take(1024 * MIB); /* warm up: pages are made present at the first lease */
     drop(all);
 }

@@ -1,6 +1,7 @@
 /* arena.c -- blocks for everybody: hands, heaps by class and stream, what crosses streams.
  *
- *     alloc   the thread's hand -> its heap -> other hands and finished streams -> a lease
+ *     alloc   the thread's hand -> its heap -> other hands, finished streams, other lanes'
+ *             heaps -> a lease
  *     free    the thread's hand -> the block that was in it goes to its heap -> regions
  *             that became empty go back, behind a fence of the stream that freed last
  */
@@ -15,15 +16,45 @@
 
 #define SHED_AT_ONCE 64u
 
-/* -- words in a hand: heap (8 bits), granules (24), record (32) ------------------------------------ */
+/* -- lanes --------------------------------------------------------------------------------------------- */
 
-static uint64_t
-hand_key(uint8_t heap, uint32_t n)
+#define BUMP_COST 16 /* a lock found taken weighs as much as so many found free */
+#define BUMPS_MAX (4 * BUMP_COST)
+
+static _Thread_local struct {
+    unsigned index;
+    int      bumps;
+} lane;
+
+/* Lane 0 is where streams have their index 0; the others follow the streams. */
+static zi_heap *
+lane_heap(const zi_arena *a, unsigned i, zico_class cls)
 {
-    return (uint64_t)heap << 56 | (uint64_t)n << 32;
+    return &a->heap[(i ? ZI_ARENA_STREAMS_MAX + i : 0) * ZICO_N_CLASSES + cls];
 }
 
-#define HAND_N_MAX 0xffffffu
+static void
+lock_own(zi_heap *h)
+{
+    if (pthread_mutex_trylock(&h->mu) == 0) {
+        if (lane.bumps > 0) lane.bumps--;
+        return;
+    }
+    lane.bumps += BUMP_COST;
+    if (lane.bumps > BUMPS_MAX) {
+        lane.bumps = 0;
+        lane.index = (lane.index + 1) % ZI_ARENA_LANES;
+    }
+    pthread_mutex_lock(&h->mu);
+}
+
+/* -- words in a hand: granules, record ----------------------------------------------------------------- */
+
+static uint64_t
+hand_key(uint32_t n)
+{
+    return (uint64_t)n << 32;
+}
 
 static zi_hand *
 my_hand(zi_arena *a)
@@ -155,15 +186,15 @@ free_block(zi_arena *a, uint32_t record, zi_stream *stream)
     uncount(a, h, a->record[record].asked);
     zi_heap_free(h, record);
     h->unfenced |= stream != NULL;
-    bool more_empty = h->n_empty > n_empty || h->n_empty > ZI_ARENA_KEEP;
+    bool more_empty = h->n_empty > n_empty || h->n_empty > a->keep;
     if (stream && more_empty) record_behind(a, h, stream);
-    if (h->n_empty > ZI_ARENA_KEEP && !h->unfenced) {
-        n = zi_heap_shed(h, ZI_ARENA_KEEP, leases, SHED_AT_ONCE);
+    if (h->n_empty > a->keep && !h->unfenced) {
+        n = zi_heap_shed(h, a->keep, leases, SHED_AT_ONCE);
         h->n_rising = 0;
     }
     pthread_mutex_unlock(&h->mu);
     give_back(a, h, leases, n);
-    if (n == SHED_AT_ONCE) shed(a, h, ZI_ARENA_KEEP);
+    if (n == SHED_AT_ONCE) shed(a, h, a->keep);
 }
 
 /* -- blocks that another stream freed --------------------------------------------------------------- */
@@ -207,7 +238,7 @@ free_finished(zi_arena *a, zi_heap *h)
         }
     }
     pthread_mutex_unlock(&h->mu);
-    if (any) shed(a, h, ZI_ARENA_KEEP);
+    if (any) shed(a, h, a->keep);
     return any;
 }
 
@@ -277,7 +308,7 @@ take_from_heap(zi_arena *a, zi_heap *h, uint32_t old, uint32_t n, uint32_t align
 {
     uint64_t more = 0;
 
-    pthread_mutex_lock(&h->mu);
+    lock_own(h);
     if (old) {
         more -= a->record[old].asked;
         zi_heap_free(h, old);
@@ -289,12 +320,12 @@ take_from_heap(zi_arena *a, zi_heap *h, uint32_t old, uint32_t n, uint32_t align
         more += size_bytes;
     }
     h->live_bytes += more;
-    bool idle = old && h->n_empty > ZI_ARENA_KEEP;
+    bool idle = old && h->n_empty > a->keep;
     pthread_mutex_unlock(&h->mu);
     uint64_t live =
         atomic_fetch_add_explicit(&a->live_bytes, more, memory_order_relaxed) + more;
     if (r) raise_peak(&a->peak_live, live);
-    if (idle) shed(a, h, ZI_ARENA_KEEP);
+    if (idle) shed(a, h, a->keep);
     if (st < 0) return st;
     if (!r) return ZICO_E_BUSY;
     *ret_record = r;
@@ -340,23 +371,66 @@ lease_more(zi_arena *a, zi_heap *h, size_t size_bytes, uint64_t wait_ns)
     return ZICO_OK;
 }
 
+/* Before more is leased: empty regions of another lane become ours. */
+static bool
+adopt(zi_arena *a, zi_heap *own, zi_heap *other, uint32_t n)
+{
+    zi_lease *leases[SHED_AT_ONCE];
+    size_t    n_want = (n - 1) / a->slot_granules + 1, n_got, done = 0;
+
+    pthread_mutex_lock(&other->mu);
+    n_got = zi_heap_shed(other, 0, leases, n_want < SHED_AT_ONCE ? n_want : SHED_AT_ONCE);
+    pthread_mutex_unlock(&other->mu);
+    if (n_got == 0) return false;
+    pthread_mutex_lock(&own->mu);
+    while (done < n_got && zi_heap_reserve(own) >= 0) zi_heap_add(own, leases[done++]);
+    pthread_mutex_unlock(&own->mu);
+    give_back(a, own, leases + done, n_got - done);
+    return true;
+}
+
+static zico_status
+take_from_lanes(zi_arena *a, zi_heap *own, uint32_t n, uint32_t align_g,
+                size_t size_bytes, uint32_t *ret_record)
+{
+    zico_status st = ZICO_E_BUSY;
+
+    for (unsigned i = 0; i < ZI_ARENA_LANES && st == ZICO_E_BUSY; i++) {
+        zi_heap *h = lane_heap(a, i, own->cls);
+        if (h == own) continue;
+        if (adopt(a, own, h, n))
+            st = take_from_heap(a, own, 0, n, align_g, size_bytes, ret_record);
+        if (st == ZICO_E_BUSY)
+            st = take_from_heap(a, h, 0, n, align_g, size_bytes, ret_record);
+    }
+    if (st >= 0) shed(a, own, a->keep);
+    return st;
+}
+
 /* The hand was no help: what was in it (`old`) goes to the heap. */
 static zico_status
 alloc_slowly(zi_arena *a, zi_heap *h, uint32_t old, uint32_t n, uint32_t align_g,
              size_t size_bytes, uint64_t wait_ns, uint32_t *ret_record)
 {
+    if (old && a->record[old].heap != h->index) {
+        free_block(a, old, NULL);
+        old = 0;
+    }
     zico_status st = take_from_heap(a, h, old, n, align_g, size_bytes, ret_record);
-
     if (st != ZICO_E_BUSY) return st;
     if (empty_hands(a, h->cls) | free_finished(a, h)) {
         st = take_from_heap(a, h, 0, n, align_g, size_bytes, ret_record);
+        if (st != ZICO_E_BUSY) return st;
+    }
+    if (!h->stream) {
+        st = take_from_lanes(a, h, n, align_g, size_bytes, ret_record);
         if (st != ZICO_E_BUSY) return st;
     }
     for (;;) {
         ZI_TRY(lease_more(a, h, size_bytes, wait_ns));
         st = take_from_heap(a, h, 0, n, align_g, size_bytes, ret_record);
         if (st == ZICO_E_BUSY) continue; /* another thread was quicker */
-        shed(a, h, ZI_ARENA_KEEP);       /* next to what was held, less was needed */
+        shed(a, h, a->keep);             /* next to what was held, less was needed */
         return st;
     }
 }
@@ -384,13 +458,13 @@ zi_arena_alloc(zi_arena *a, zico_class cls, size_t size_bytes, size_t align,
         size_bytes = a->space_bytes / 2 + 1; /* E_BUDGET */
     ZI_TRY(find_stream(a, stream, &by));
 
-    zi_heap *h = &a->heap[by * ZICO_N_CLASSES + cls];
+    zi_heap *h = by ? &a->heap[by * ZICO_N_CLASSES + cls] : lane_heap(a, lane.index, cls);
     uint32_t n = (uint32_t)((size_bytes - 1) / ZI_ARENA_GRANULE + 1);
     uint32_t align_g =
         align > ZI_ARENA_GRANULE ? (uint32_t)(align / ZI_ARENA_GRANULE) : 1;
     record = by ? 0
-                : take_from_hand(a, &my_hand(a)->word[cls], hand_key(h->index, n),
-                                 size_bytes, align_g, &old);
+                : take_from_hand(a, &my_hand(a)->word[cls], hand_key(n), size_bytes,
+                                 align_g, &old);
     if (!record)
         ZI_TRY(alloc_slowly(a, h, old, n, align_g, size_bytes, wait_ns, &record));
     *ret_block = a->base + (uint64_t)a->record[record].start * ZI_ARENA_GRANULE;
@@ -429,10 +503,10 @@ zi_arena_release(zi_arena *a, void *block, zi_stream *stream)
     }
     if (by != 0 && by != h->stream) {
         free_across(a, record, by, stream);
-    } else if (h->stream || e->n > HAND_N_MAX) {
+    } else if (h->stream) {
         free_block(a, record, stream);
     } else {
-        uint64_t w = hand_key(h->index, e->n) | record;
+        uint64_t w = hand_key(e->n) | record;
         zi_extent_set(e, ZI_EXTENT_HAND);
         w = atomic_exchange_explicit(&my_hand(a)->word[h->cls], w, memory_order_acq_rel);
         if (w) free_block(a, (uint32_t)w, NULL);
@@ -477,6 +551,12 @@ trim(zi_arena *a, bool may_record)
         pthread_mutex_unlock(&h->mu);
         shed(a, h, 0);
     }
+}
+
+void
+zi_arena_keep(zi_arena *a, uint32_t n_regions)
+{
+    a->keep = n_regions;
 }
 
 void
@@ -603,7 +683,8 @@ make_heaps(zi_arena *a)
         h->arena = a;
         h->cls = (zico_class)(i % ZICO_N_CLASSES);
         h->index = (uint8_t)i;
-        h->stream = (uint8_t)(i / ZICO_N_CLASSES);
+        unsigned group = i / ZICO_N_CLASSES;
+        h->stream = (uint8_t)(group <= ZI_ARENA_STREAMS_MAX ? group : 0);
     }
 }
 
@@ -636,6 +717,7 @@ zi_arena_new(zi_session *s, zi_arena **ret_arena)
 
     if (!a) return ZICO_E_NOMEM;
     a->session = s;
+    a->keep = ZI_ARENA_KEEP;
     a->dev = zi_session_device(s);
     a->os = a->dev->os;
     a->ops = a->dev->ops;

@@ -14,7 +14,7 @@
  * INVARIANTS (zi_arena_verify)
  *   A1  blocks of a region do not overlap, are aligned as asked, lie inside it
  *   A2  live + free bytes of a region equal its size; neighbours are never both free
- *   A3  a region with no live block is either the one kept per class, or on its way back
+ *   A3  a region with no live block is either one of those kept, or on its way back
  */
 #ifndef ZI_CLIENT_ARENA_H
 #define ZI_CLIENT_ARENA_H
@@ -43,6 +43,10 @@ void        zi_arena_release(zi_arena *a, void *block, zi_stream *stream);
 /* Is this address inside one of the arena's regions?  Wait-free; for hooks on free(). */
 bool   zi_arena_owns(const zi_arena *a, const void *p);
 size_t zi_arena_usable(zi_arena *a, const void *block); /* 0: not a live block */
+
+/* How many empty regions of each class are kept for the next block (at first one) instead of
+ * going back at once.  Set before the first block. */
+void zi_arena_keep(zi_arena *a, uint32_t n_regions);
 
 /* Give back what is held but empty (end of a step).  Called by the thread that feeds the
  * streams the arena knows: it may record fences on them. */

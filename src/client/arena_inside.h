@@ -7,6 +7,9 @@
  *            looking one granule to the left or right.
  * HEAPS      One per class and stream.  A region belongs to one heap while it is held.
  *            Extents may cross from one region to the next of the same heap.
+ * LANES      Threads without a stream share one heap per class.  A thread that finds its lock
+ *            taken again and again moves on to the heap of the next lane; before more is
+ *            leased, the other lanes are searched.
  * HANDS      The block that a thread freed last (without a stream) stays in its hand until
  *            its next call of the same class: given out again if the size is the same,
  *            freed otherwise.  Hands are words that anybody may empty by exchanging them
@@ -26,9 +29,10 @@
 #define ZI_ARENA_GRANULE     512u
 #define ZI_ARENA_RECORDS_MAX (1u << 20) /* extents of one arena           */
 #define ZI_ARENA_STREAMS_MAX 7u
-#define ZI_ARENA_HEAPS_MAX   (ZICO_N_CLASSES * (ZI_ARENA_STREAMS_MAX + 1))
+#define ZI_ARENA_LANES       4u /* heaps of a class for threads without a stream */
+#define ZI_ARENA_HEAPS_MAX   (ZICO_N_CLASSES * (ZI_ARENA_STREAMS_MAX + ZI_ARENA_LANES))
 #define ZI_ARENA_HANDS       64u /* threads beyond share            */
-#define ZI_ARENA_KEEP        1u  /* empty regions a heap may keep (A3) */
+#define ZI_ARENA_KEEP        1u  /* empty regions a heap may keep, unless set (A3) */
 #define ZI_ARENA_ALIGN_MAX   ZI_REGION_ALIGN
 
 #define ZI_BIN_STEPS  16u /* bins between two powers of two */
@@ -56,7 +60,7 @@ typedef struct zi_heap {
     zi_arena        *arena;
     zico_class       cls;
     uint8_t          index;
-    uint8_t          stream; /* index into streams; 0: the calling thread */
+    uint8_t          stream; /* index into streams; 0: the calling thread (any lane) */
     uint32_t         levels; /* bit per level that has a non-empty bin    */
     uint16_t         steps[ZI_BIN_LEVELS];
     uint32_t         bin[ZI_BIN_LEVELS][ZI_BIN_STEPS];
@@ -79,7 +83,7 @@ typedef struct zi_arena_stream {
 } zi_arena_stream;
 
 typedef struct zi_hand {
-    alignas(64) _Atomic uint64_t word[ZICO_N_CLASSES]; /* heap | granules | record; 0 */
+    alignas(64) _Atomic uint64_t word[ZICO_N_CLASSES]; /* granules | record; 0 */
 } zi_hand;
 
 struct zi_arena {
@@ -92,6 +96,7 @@ struct zi_arena {
     uint32_t             slot_granules; /* granules of a region */
     unsigned             slot_shift;    /* log2 of that         */
     uint64_t             space_bytes;
+    uint32_t             keep;   /* empty regions a heap may keep (A3) */
     uint32_t            *map;    /* granule -> record        */
     zi_extent           *record; /* [0] is unused            */
     _Atomic uint32_t     n_records;

@@ -95,7 +95,7 @@ verify_heap(walk *w, uint32_t *live)
         w->n_blocks != w->h->n_blocks)
         w->bad = 2;
     else if (w->n_regions != w->h->n_regions || w->n_empty != w->h->n_empty ||
-             (w->n_empty > ZI_ARENA_KEEP && !w->h->unfenced))
+             (w->n_empty > a->keep && !w->h->unfenced))
         w->bad = 3;
 }
 

@@ -1,5 +1,5 @@
 /* arena_test.c -- blocks in leased regions: content, packing, streams, threads. */
-#include "client/arena.h"
+#include "client/arena_inside.h"
 #include "base/alloc.h"
 #include "test.h"
 
@@ -481,6 +481,53 @@ threads_do_not_collide(void **state)
     assert_int_equal(0, leased(f));
 }
 
+enum { N_PUSHES = 40 };
+
+/* Takes and frees small blocks of changing size: each locks the thread's heap. */
+static void *
+be_pushed(void *arg)
+{
+    worker *w = arg;
+    void   *p[4];
+
+    for (size_t i = 0; i < N_PUSHES; i++) {
+        sched_yield();
+        zi_arena_release(w->f->a, get(w->f, ZICO_CLASS_STEP, 1000 + 1000 * i), NULL);
+    }
+    for (int i = 0; i < 4; i++) p[i] = get(w->f, ZICO_CLASS_STEP, 7 * MIB);
+    w->wrong += leased(w->f) != 40 * MIB;
+    for (int i = 0; i < 4; i++) zi_arena_release(w->f->a, p[i], NULL);
+    return NULL;
+}
+
+/* A thread that is pushed to another lane uses what is held there before it leases more. */
+static void
+lanes_share_what_is_held(void **state)
+{
+    fixture  *f = *state;
+    worker    w = {.f = f};
+    pthread_t t;
+
+    zi_arena_keep(f->a, 20);
+    zi_arena_release(f->a, get(f, ZICO_CLASS_STEP, 40 * MIB), NULL);
+    assert_int_equal(40 * MIB, leased(f));
+    pthread_mutex_t *mu = &f->a->heap[ZICO_CLASS_STEP].mu;
+    pthread_mutex_lock(mu);
+    assert_int_equal(0, pthread_create(&t, NULL, be_pushed, &w));
+    for (int i = 0; i < 20 * N_PUSHES; i++) { /* it finds the lock taken, mostly */
+        sched_yield();
+        pthread_mutex_unlock(mu);
+        sched_yield();
+        pthread_mutex_lock(mu);
+    }
+    pthread_mutex_unlock(mu);
+    pthread_join(t, NULL);
+    assert_int_equal(0, w.wrong);
+    verify(f);
+    zi_arena_trim(f->a);
+    assert_int_equal(0, leased(f));
+}
+
 static void *
 free_later(void *arg)
 {
@@ -545,6 +592,7 @@ main(void)
         with_arena(region_waits_for_all_its_blocks),
         with_arena(streams_come_and_go),
         with_arena(threads_do_not_collide),
+        with_arena(lanes_share_what_is_held),
         with_arena(waiter_is_served),
         cmocka_unit_test(nothing_is_left_behind),
     };
