@@ -5,8 +5,8 @@
  *     plan_numbers --foresee DIR [NET...]    nothing is run: times as remembered
  *
  * Rows are appended to FILE, so that networks can be measured one at a time; bench/plan_report
- * makes tables of it.  keep is measured first, after every third plan and last: a plan is compared with
- * the two around it.  Swaps go to a spill file under $TMPDIR or /var/tmp. */
+ * makes tables of it.  Before every step of a plan a step of keep is run (cli/plan_study.h): it is what
+ * the plan is compared with and foretold by.  Swaps go to a spill file under $TMPDIR or /var/tmp. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,6 @@
 
 #define PLANNERS_MAX 12
 #define SHARES_MAX   12
-#define KEEP_EVERY   3
 
 typedef struct wishes {
     const char *to, *costs, *foresee;
@@ -90,14 +89,18 @@ write_row(const wishes *w, const char *net, unsigned share, const zi_study *s,
 
     printf("%-12s %3u%% %-13s ", net, share, r->planner);
     if (r->fits)
-        printf("%7.1f MiB (kernel %7.1f)  foreseen %8.1f ms  %s %8.1f ms  %.3fx  stalls "
-               "%6.1f ms  again %4u"
-               "  out %6.1f MiB  planned in %.0f ms\n",
-               (double)r->peak_bytes / 1048576, (double)r->kernel_bytes / 1048576,
-               (double)r->forecast.step_ns / 1e6, r->measured ? "measured" : "       -",
-               (double)r->step_ns / 1e6, (double)ns / (double)s->keep_ns,
-               (double)r->stall_ns / 1e6, r->verdict.n_redo,
-               (double)r->verdict.out_bytes / 1048576, (double)r->plan_ns / 1e6);
+        printf(
+            "%7.1f MiB (kernel %7.1f)  foreseen %7.1f ms  %s %7.1f ms (%.3f)  keep %7.1f "
+            "ms  %.3fx  stalls %5.1f (%5.1f) ms  again %4u  out %6.1f MiB at %.2f, in "
+            "%.2f "
+            "GB/s  planned in %.0f ms\n",
+            (double)r->peak_bytes / 1048576, (double)r->kernel_bytes / 1048576,
+            (double)r->forecast.step_ns / 1e6, r->measured ? "measured" : "       -",
+            (double)r->step_ns / 1e6, (double)r->step_ns / (double)r->forecast.step_ns,
+            (double)r->keep_ns / 1e6, (double)ns / (double)r->keep_ns,
+            (double)r->stall_ns / 1e6, (double)r->forecast.stall_ns / 1e6,
+            r->verdict.n_redo, (double)r->verdict.out_bytes / 1048576,
+            r->out_bytes_per_s / 1e9, r->in_bytes_per_s / 1e9, (double)r->plan_ns / 1e6);
     else
         printf("needs %.1f MiB of %.1f\n", (double)r->least_bytes / 1048576,
                (double)r->budget_bytes / 1048576);
@@ -107,13 +110,14 @@ write_row(const wishes *w, const char *net, unsigned share, const zi_study *s,
         fprintf(stderr, "plan_numbers: cannot write %s\n", w->to);
         exit(1);
     }
-    fprintf(f, "plan %s %u %s %d %llu %llu %llu %llu %llu %u %llu %llu %llu\n", net,
+    fprintf(f, "plan %s %u %s %d %llu %llu %llu %llu %llu %u %llu %llu %llu %llu\n", net,
             share, r->planner, r->fits,
             (unsigned long long)(r->fits ? r->peak_bytes : r->least_bytes),
             (unsigned long long)r->kernel_bytes, (unsigned long long)r->forecast.step_ns,
             (unsigned long long)r->step_ns, (unsigned long long)r->stall_ns,
             r->verdict.n_redo, (unsigned long long)r->verdict.out_bytes,
-            (unsigned long long)r->plan_ns, (unsigned long long)s->keep_bytes);
+            (unsigned long long)r->plan_ns, (unsigned long long)s->keep_bytes,
+            (unsigned long long)r->keep_ns);
     fclose(f);
 }
 
@@ -136,7 +140,6 @@ study_net(const wishes *w, const bench_net *net, const char *tier)
                             .n_steps = w->foresee ? 0 : w->n_steps};
     zi_train_diag    diag = {0};
     zi_study         s;
-    unsigned         n = 0;
 
     must(zi_study_open(&opt, &diag, &s), &diag);
     if (w->foresee) {
@@ -156,11 +159,8 @@ study_net(const wishes *w, const bench_net *net, const char *tier)
         ask(w, net->name, &s, "keep", 100);
         if (w->all_cheap) ask(w, net->name, &s, "cheap", 100);
         for (unsigned b = 0; b < w->n_shares; b++)
-            for (unsigned i = 0; i < w->n_planners; i++) {
+            for (unsigned i = 0; i < w->n_planners; i++)
                 ask(w, net->name, &s, w->planner[i], w->share[b]);
-                if (++n % KEEP_EVERY == 0) ask(w, net->name, &s, "keep", 100);
-            }
-        if (n % KEEP_EVERY) ask(w, net->name, &s, "keep", 100);
     }
     zi_study_close(&s);
 }
@@ -189,9 +189,8 @@ parse_planners(wishes *w, char *text)
 static wishes
 parse(int argc, char **argv)
 {
-    static char shares[] = "70,50,30",
-                planners[] = "vdnn,superneurons,monger,capuchin,auto";
-    wishes w = {.n_steps = 5};
+    static char shares[] = "70,50,30", planners[] = "vdnn,superneurons,monger,capuchin";
+    wishes      w = {.n_steps = 5};
 
     for (int i = 1; i < argc; i++) {
         bool more = i + 1 < argc;

@@ -2,6 +2,10 @@
  *
  * A study holds a training graph, what its nodes and copies take, and the tier.  It is asked for
  * one (planner, budget) after the other; nothing is kept between two questions.
+ *
+ * MEASURING  Machines and disks have moods.  Before every step of a plan a step of keep is run:
+ *   what nodes take comes from there, what copies take from the plan's own steps before, and with
+ *   both the step to come is foretold.  Medians of what was foretold, of what came, and of keep.
  */
 #ifndef ZI_CLI_PLAN_STUDY_H
 #define ZI_CLI_PLAN_STUDY_H
@@ -28,6 +32,9 @@ typedef struct zi_study {
     uint64_t         align;      /* of tensors                     */
     uint64_t         keep_bytes; /* placed peak of keep            */
     uint64_t         keep_ns;    /* its step: measured, or foreseen */
+    zi_exec         *yard;       /* keep, ready to run beside every plan; NULL: no room */
+    zi_exec_feed    *feeds;      /* the same for all                */
+    size_t           n_feeds;
 } zi_study;
 
 ZICO_NODISCARD zico_status zi_study_open(const zi_study_options *opt, zi_train_diag *diag,
@@ -43,11 +50,14 @@ typedef struct zi_study_row {
     uint64_t    peak_bytes;  /* with placement; as executed, if it was */
     uint64_t
         kernel_bytes; /* by which the process grew, as the kernel saw it; 0: not run */
-    zi_forecast forecast;
-    zi_verdict  verdict;
-    bool        measured;
-    uint64_t    step_ns, stall_ns; /* medians */
-    uint64_t    fastest_ns; /* of the steps; for machines that do other things, too */
+    zi_forecast
+        forecast; /* of the plan as planned; executed: as the steps before foretold */
+    zi_verdict verdict;
+    bool       measured;
+    uint64_t   step_ns, stall_ns; /* medians */
+    uint64_t   keep_ns;           /* of keep's steps between them; without: the study's */
+    double out_bytes_per_s, in_bytes_per_s; /* of the plan's own copies; 0: none        */
+    uint64_t fastest_ns; /* of the steps; for machines that do other things, too */
 } zi_study_row;
 
 /* Plan; with opt.n_steps also execute.  ret_plan (may be NULL) takes the plan, NULL if none. */

@@ -12,10 +12,10 @@
 /* -- tables ------------------------------------------------------------------------------------ */
 
 static double
-time_ratio(const zi_study *s, const zi_study_row *r)
+time_ratio(const zi_study_row *r)
 {
     uint64_t ns = r->measured ? r->step_ns : r->forecast.step_ns;
-    return s->keep_ns ? (double)ns / (double)s->keep_ns : NAN;
+    return r->keep_ns ? (double)ns / (double)r->keep_ns : NAN;
 }
 
 static void
@@ -38,7 +38,7 @@ add_json_row(zi_table *t, const zi_study *s, const zi_study_row *r)
         zi_table_none(t);
         zi_table_none(t);
     }
-    zi_table_f64(t, time_ratio(s, r));
+    zi_table_f64(t, time_ratio(r));
     zi_table_u64(t, r->measured ? r->stall_ns : r->forecast.stall_ns);
     zi_table_u64(t, r->verdict.n_redo);
     zi_table_u64(t, r->verdict.out_bytes);
@@ -105,7 +105,7 @@ add_row(zi_table *t, const zi_study *s, const zi_study_row *r, shown sh)
     zi_table_u64(t, r->peak_bytes);
     zi_table_u64(t, r->forecast.step_ns);
     if (sh.measured) zi_table_u64(t, r->step_ns);
-    zi_table_f64(t, time_ratio(s, r));
+    zi_table_f64(t, time_ratio(r));
     if (sh.moved) zi_table_u64(t, r->measured ? r->stall_ns : r->forecast.stall_ns);
     zi_table_u64(t, r->verdict.n_redo);
     zi_table_u64(t, r->verdict.out_bytes);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -177,25 +178,105 @@ zi_tier_read_stats(const zi_tier *t, zi_tier_stats *ret_stats)
                                  .in_ns = atomic_load(&t->in_ns)};
 }
 
+/* -- how fast it is --------------------------------------------------------------------------- */
+
+static double
+speed(uint64_t bytes, uint64_t ns)
+{
+    return (double)bytes * 1e9 / (double)(ns ? ns : 1);
+}
+
+/* Writes the first half again and again until told to stop. */
+typedef struct writer {
+    zi_tier    *t;
+    char       *mem;
+    uint64_t    n, done, ns;
+    zico_status st;
+    atomic_bool stop;
+} writer;
+
+static void *
+keep_writing(void *arg)
+{
+    writer        *w = arg;
+    const uint64_t begin = w->t->os->now_ns(w->t->os);
+
+    for (uint64_t at = 0; w->st >= 0 && !atomic_load(&w->stop); at += CHUNK) {
+        uint64_t from = at % w->n, len = w->n - from < CHUNK ? w->n - from : CHUNK;
+        w->st = zi_tier_write(w->t, from, w->mem + from, len);
+        w->done += len;
+    }
+    w->ns = w->t->os->now_ns(w->t->os) - begin;
+    return NULL;
+}
+
+/* Alone, one way after the other; blocks that were never written are slower, and not counted. */
+static zico_status
+measure_alone(zi_tier *t, char *mem, uint64_t n, zi_tier_speed *ret)
+{
+    ZI_TRY(zi_tier_write(t, 0, mem, n));
+    const uint64_t t0 = t->os->now_ns(t->os);
+    ZI_TRY(zi_tier_write(t, 0, mem, n));
+    const uint64_t t1 = t->os->now_ns(t->os);
+    ZI_TRY(zi_tier_read(t, 0, mem, n));
+    *ret = (zi_tier_speed){.out_bytes_per_s = speed(n, t1 - t0),
+                           .in_bytes_per_s = speed(n, t->os->now_ns(t->os) - t1)};
+    return ZICO_OK;
+}
+
+/* Both ways at once: what is left of each speed. */
+static zico_status
+measure_together(zi_tier *t, char *mem, uint64_t n, zi_tier_speed *ret)
+{
+    writer    w = {.t = t, .mem = mem, .n = n};
+    pthread_t other;
+
+    if (pthread_create(&other, NULL, keep_writing, &w) != 0) return ZICO_E_NOMEM;
+    const uint64_t t0 = t->os->now_ns(t->os);
+    zico_status    st = zi_tier_read(t, n, mem + n, n);
+    const uint64_t t1 = t->os->now_ns(t->os);
+    atomic_store(&w.stop, true);
+    pthread_join(other, NULL);
+    ZI_TRY(st);
+    ZI_TRY(w.st);
+    ret->out_beside = speed(w.done, w.ns) / ret->out_bytes_per_s;
+    ret->in_beside = speed(n, t1 - t0) / ret->in_bytes_per_s;
+    return ZICO_OK;
+}
+
+/* `halves`: 1, what is alone; 2, also both ways at once, each in its half of the tier. */
+static zico_status
+measure(zi_tier *t, uint64_t n_bytes, unsigned halves, zi_tier_speed *ret_speed)
+{
+    const uint64_t n = (n_bytes + ZI_TIER_ALIGN - 1) / ZI_TIER_ALIGN * ZI_TIER_ALIGN;
+    char          *mem = aligned_alloc(ZI_TIER_ALIGN, halves * n);
+    zi_tier_speed  speeds = {0};
+
+    if (!mem) return ZICO_E_NOMEM;
+    memset(mem, 1, halves * n);
+    zico_status st = zi_tier_reserve(t, halves * n);
+    if (st >= 0) st = measure_alone(t, mem, n, &speeds);
+    if (st >= 0 && halves > 1) st = zi_tier_write(t, n, mem + n, n);
+    if (st >= 0 && halves > 1) st = measure_together(t, mem, n, &speeds);
+    free(mem);
+    if (st >= 0) *ret_speed = speeds;
+    return st;
+}
+
+zico_status
+zi_tier_speeds(zi_tier *t, uint64_t n_bytes, zi_tier_speed *ret_speed)
+{
+    return measure(t, n_bytes, 2, ret_speed);
+}
+
 zico_status
 zi_tier_measure(zi_tier *t, uint64_t n_bytes, double *ret_out_bytes_per_s,
                 double *ret_in_bytes_per_s)
 {
-    const uint64_t n = (n_bytes + ZI_TIER_ALIGN - 1) / ZI_TIER_ALIGN * ZI_TIER_ALIGN;
-    char          *mem = aligned_alloc(ZI_TIER_ALIGN, n);
-    uint64_t       t0, t1, t2;
+    zi_tier_speed s;
 
-    if (!mem) return ZICO_E_NOMEM;
-    memset(mem, 1, n);
-    zico_status st = zi_tier_reserve(t, n);
-    t0 = t->os->now_ns(t->os);
-    if (st >= 0) st = zi_tier_write(t, 0, mem, n);
-    t1 = t->os->now_ns(t->os);
-    if (st >= 0) st = zi_tier_read(t, 0, mem, n);
-    t2 = t->os->now_ns(t->os);
-    free(mem);
-    if (st < 0) return st;
-    *ret_out_bytes_per_s = (double)n * 1e9 / (double)(t1 > t0 ? t1 - t0 : 1);
-    *ret_in_bytes_per_s = (double)n * 1e9 / (double)(t2 > t1 ? t2 - t1 : 1);
+    ZI_TRY(measure(t, n_bytes, 1, &s));
+    *ret_out_bytes_per_s = s.out_bytes_per_s;
+    *ret_in_bytes_per_s = s.in_bytes_per_s;
     return ZICO_OK;
 }

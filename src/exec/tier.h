@@ -37,7 +37,15 @@ ZICO_NODISCARD zico_status zi_tier_read(zi_tier *t, uint64_t at, void *dst,
                                         uint64_t n_bytes);
 void                       zi_tier_read_stats(const zi_tier *t, zi_tier_stats *ret_stats);
 
-/* How fast it is in both directions, measured with `n_bytes` (some megabytes). */
+typedef struct zi_tier_speed {
+    double out_bytes_per_s, in_bytes_per_s; /* alone                                  */
+    double out_beside, in_beside; /* part of it that is left while both ways are busy */
+} zi_tier_speed;
+
+/* How fast it is, measured with `n_bytes` each way (some megabytes; twice as many in the tier). */
+ZICO_NODISCARD zico_status zi_tier_speeds(zi_tier *t, uint64_t n_bytes,
+                                          zi_tier_speed *ret_speed);
+/* The same, without the company. */
 ZICO_NODISCARD zico_status zi_tier_measure(zi_tier *t, uint64_t n_bytes,
                                            double *ret_out_bytes_per_s,
                                            double *ret_in_bytes_per_s);

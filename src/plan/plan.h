@@ -102,7 +102,9 @@ typedef struct zi_cost {
     uint64_t *scratch_bytes; /* [n_nodes]                                            */
     uint64_t *tensor_bytes;  /* [n_tensors] with padding; read for roots only        */
     double    out_bytes_per_s, in_bytes_per_s; /* of the tier; 0: there is none      */
-    uint64_t  copy_latency_ns;                 /* per copy, each direction           */
+    double    out_beside, in_beside; /* part of that which is left while a copy the other
+                                      * way is under way; 0: all of it               */
+    uint64_t  copy_latency_ns;       /* per copy, each direction           */
     uint64_t  tier_bytes; /* room in the tier; UINT64_MAX: plenty                    */
 } zi_cost;
 
@@ -153,15 +155,16 @@ ZICO_NODISCARD zico_status zi_plan_check(const zi_plan *plan, const zi_graph *gr
 /* -- foreseeing --------------------------------------------------------------------------- */
 
 typedef struct zi_forecast {
-    uint64_t step_ns;    /* from the first act to the end of the last, copies included */
-    uint64_t busy_ns;    /* computation                                                */
-    uint64_t stall_ns;   /* computation stood at waits                                 */
+    uint64_t step_ns;  /* from the first act to the end of the last, copies included */
+    uint64_t busy_ns;  /* computation                                                */
+    uint64_t stall_ns; /* computation stood at waits                                 */
+    uint64_t out_ns, in_ns; /* copies were under way                                   */
     uint64_t peak_bytes; /* as the checker's                                           */
     uint64_t mean_bytes; /* time-weighted                                              */
 } zi_forecast;
 
 /* Three queues: computation, copies out, copies in, each in order; a copy starts when its
- * queue is free and its act has been reached.  `ret_end_ns` (may be NULL) takes the time at
+ * queue is free and its act has been reached, and is slower beside one the other way.  `ret_end_ns` (may be NULL) takes the time at
  * which each act is over.  The plan must be valid. */
 ZICO_NODISCARD zico_status zi_plan_simulate(const zi_plan *plan, const zi_graph *graph,
                                             const zi_cost *cost, uint64_t *ret_end_ns,

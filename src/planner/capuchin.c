@@ -18,7 +18,9 @@
  *          and the outcome is lowered, measured and corrected until it fits.
  *          Several attempts, some beginning with recomputation (all that is cheap; whole
  *          segments, whose borders may go out); the two best are polished.
- *          Where nothing fits otherwise, everything goes out at once and comes on demand.
+ *          Where nothing fits otherwise, everything goes out at once and comes on demand; where
+ *          such a plan cannot be placed within the budget, but one by the others' rules can,
+ *          that one is taken (fit.c).
  *          The measured step and every surprise run passively: exec/passive.h, train/pilot.h.
  * CHECKED  capuchin_test.c, planner_test.c; numeric/plan_exec_test.c runs what it plans.
  * COST     O(choices x candidates); choices are bounded by gaps.
@@ -43,6 +45,7 @@
 #define REDOS_TRIED  12
 #define CHAIN_MAX    64
 #define ROUNDS_MAX   40
+#define NEVER        1e300
 #define COLLECT_PART 16 /* met targets stay if used within this part of the step */
 
 typedef struct candidate {
@@ -52,6 +55,7 @@ typedef struct candidate {
     int64_t      free_ns; /* FT alone in the queues */
     double       msps;    /* bytes per ns of the cheapest recomputation thinkable */
     bool         may_swap, may_redo, taken;
+    double       redo_least; /* ns per byte when last looked at: it only gets dearer */
     uint64_t     out_end_ns; /* scratch of exposure() */
 } candidate;
 
@@ -239,24 +243,34 @@ best_swap(chooser *ch, uint32_t at, choice *best)
     }
 }
 
+/* Time per byte to make it again, given all fates; NEVER: it cannot be. */
+static double
+redo_price(chooser *ch, const candidate *x)
+{
+    zi_redo_cost cost;
+    if (!zi_draft_redo_cost(ch->d, x->root, x->gap.to, CHAIN_MAX, NULL, &cost) ||
+        (ch->opt->cheap_only && cost.heavy))
+        return NEVER;
+    uint64_t own = ch->d->c->node_ns[ch->d->g->tensors[x->root].producer];
+    return (double)(cost.ns + ch->n_dependents[x->root] * own) / (double)x->bytes;
+}
+
+/* Whatever else is chosen, chains get longer and dependents more: what was too dear the last
+ * time need not be looked at again. */
 static void
 best_redo(chooser *ch, uint32_t at, choice *best)
 {
     int tried = 0;
     for (size_t i = 0; i < ch->by_msps.n && tried < REDOS_TRIED; i++) {
-        uint32_t     id = ch->by_msps.at[i].id;
-        candidate   *x = &ch->all.at[id];
-        zi_redo_cost cost;
+        uint32_t   id = ch->by_msps.at[i].id;
+        candidate *x = &ch->all.at[id];
         if (!open_for(ch, x, at, ZI_FATE_REDO)) continue;
         if (1.0 / x->msps > best->ns_per_byte) break; /* nothing below can be better */
-        if (!zi_draft_redo_cost(ch->d, x->root, x->gap.to, CHAIN_MAX, NULL, &cost))
-            continue;
-        if (ch->opt->cheap_only && cost.heavy) continue;
+        if (x->redo_least < best->ns_per_byte) x->redo_least = redo_price(ch, x);
+        if (x->redo_least == NEVER) continue;
         tried++;
-        uint64_t own = ch->d->c->node_ns[ch->d->g->tensors[x->root].producer];
-        uint64_t ns = cost.ns + ch->n_dependents[x->root] * own;
-        double   r = (double)ns / (double)x->bytes;
-        if (r < best->ns_per_byte) *best = (choice){id, ZI_FATE_REDO, r, 0};
+        if (x->redo_least < best->ns_per_byte)
+            *best = (choice){id, ZI_FATE_REDO, x->redo_least, 0};
     }
 }
 
@@ -332,7 +346,7 @@ choose_on_curve(chooser *ch, uint64_t budget_bytes, bool *ret_any)
     *ret_any = false;
     while (zi_curve_peak(&ch->curve) > (int64_t)budget_bytes) {
         uint32_t at = zi_curve_peak_at(&ch->curve);
-        choice   best = {.id = UINT32_MAX, .ns_per_byte = 1e300};
+        choice   best = {.id = UINT32_MAX, .ns_per_byte = NEVER};
         best_swap(ch, at, &best);
         best_redo(ch, at, &best);
         if (best.id == UINT32_MAX) return ZICO_OK;
@@ -793,5 +807,6 @@ const zi_planner_ops zi_planner_capuchin = {
     .paper = "Peng et al., ASPLOS 2020",
     .emits = 1u << ZI_ACT_RUN | 1u << ZI_ACT_REDO | 1u << ZI_ACT_DROP | 1u << ZI_ACT_OUT |
              1u << ZI_ACT_IN | 1u << ZI_ACT_WAIT,
+    .by_rules = true,
     .solve = solve,
 };

@@ -18,6 +18,7 @@ zi_draft_free(zi_draft *d)
     zi_free(d->start_ns);
     zi_free(d->redo_until);
     zi_free(d->lives_on);
+    zi_free(d->fixed);
     zi_free(d->fate);
     zi_free(d->seen);
     zi_free(d->stack);
@@ -27,8 +28,7 @@ zi_draft_free(zi_draft *d)
 static zi_tensor_id
 used_root(const zi_draft *d, zi_tensor_id t)
 {
-    return t == ZI_ID_NONE || zi_plan_is_fixed(d->g, d->root[t]) ? ZI_ID_NONE
-                                                                 : d->root[t];
+    return t == ZI_ID_NONE || d->fixed[d->root[t]] ? ZI_ID_NONE : d->root[t];
 }
 
 /* Enter node n among the uses of root r, unless it is the last one entered: count only when
@@ -105,13 +105,15 @@ zi_draft_new(const zi_graph *g, const zi_cost *c, zi_draft **ret_draft)
     d->start_ns = zi_calloc(g->n_nodes + 1u, sizeof *d->start_ns);
     d->redo_until = zi_calloc(g->n_nodes + 1u, sizeof *d->redo_until);
     d->lives_on = zi_calloc(g->n_tensors + 1u, sizeof *d->lives_on);
+    d->fixed = zi_calloc(g->n_tensors + 1u, sizeof *d->fixed);
     d->fate = zi_calloc(g->n_tensors + 1u, sizeof *d->fate);
     d->seen = zi_calloc(g->n_tensors + 1u, sizeof *d->seen);
     d->stack = zi_calloc(g->n_tensors + 1u, sizeof *d->stack);
     if (!d->root || !d->use_first || !d->start_ns || !d->redo_until || !d->lives_on ||
-        !d->fate || !d->seen || !d->stack)
+        !d->fixed || !d->fate || !d->seen || !d->stack)
         goto undo;
     zi_plan_roots(g, d->root);
+    for (zi_tensor_id t = 0; t < g->n_tensors; t++) d->fixed[t] = zi_plan_is_fixed(g, t);
     if (find_uses(d) < 0) goto undo;
     find_times(d);
     for (zi_tensor_id t = 0; t < g->n_tensors; t++)
@@ -137,7 +139,7 @@ zi_draft_reset(zi_draft *d)
 bool
 zi_draft_may_leave(const zi_draft *d, zi_tensor_id t)
 {
-    return d->root[t] == t && !zi_plan_is_fixed(d->g, t) && !d->lives_on[t] &&
+    return d->root[t] == t && !d->fixed[t] && !d->lives_on[t] &&
            d->c->tensor_bytes[t] > 0 && d->use_first[t + 1] - d->use_first[t] > 1;
 }
 

@@ -48,6 +48,7 @@ typedef struct zi_draft {
     uint64_t   *start_ns;   /* [n_nodes+1] when a node starts if only computation ran */
     zi_node_id *redo_until; /* [n_nodes] last node before which it may run again      */
     bool       *lives_on;   /* [n_tensors] of a root: it or a view stays to the end   */
+    bool       *fixed;      /* [n_tensors] never leaves its place                     */
     zi_fate    *fate;       /* [n_tensors] what planners write; read for roots        */
     uint64_t
         collect_ns; /* what a chain of redos makes beside its target stays if it is used

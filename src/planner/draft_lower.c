@@ -70,7 +70,7 @@ moving_root(const lowering *l, zi_tensor_id t)
 {
     if (t == ZI_ID_NONE) return ZI_ID_NONE;
     zi_tensor_id r = l->d->root[t];
-    return zi_plan_is_fixed(l->g, r) ? ZI_ID_NONE : r;
+    return l->d->fixed[r] ? ZI_ID_NONE : r;
 }
 
 /* What an item makes: outputs that own bytes. */
@@ -374,11 +374,21 @@ drop(lowering *l, zi_tensor_id r)
     return act(l, ZI_ACT_DROP, r);
 }
 
+/* When a copy is over that begins at `from` and is slower for as long as the other way is busy. */
+static uint64_t
+over_at(uint64_t from, uint64_t takes, uint64_t other_busy_ns, double beside)
+{
+    if (!(beside > 0 && beside < 1) || other_busy_ns <= from) return from + takes;
+    double done = (double)(other_busy_ns - from) * beside;
+    if (done >= (double)takes) return from + (uint64_t)((double)takes / beside);
+    return other_busy_ns + takes - (uint64_t)done;
+}
+
 static zico_status
 begin_out(lowering *l, zi_tensor_id r)
 {
     if (l->out_ns < l->clock_ns) l->out_ns = l->clock_ns;
-    l->out_ns += zi_draft_out_ns(l->d, r);
+    l->out_ns = over_at(l->out_ns, zi_draft_out_ns(l->d, r), l->in_ns, l->c->out_beside);
     l->gone_ns[r] = l->out_ns;
     l->going[r] = true;
     return act(l, ZI_ACT_OUT, r);
@@ -456,7 +466,7 @@ try_in(lowering *l, uint32_t id, bool must, bool *ret_done)
         return ZICO_OK;
     }
     if (l->in_ns < l->clock_ns) l->in_ns = l->clock_ns;
-    l->in_ns += zi_draft_in_ns(l->d, r);
+    l->in_ns = over_at(l->in_ns, zi_draft_in_ns(l->d, r), l->out_ns, l->c->in_beside);
     l->arrive_ns[r] = l->in_ns;
     l->here[r] = l->coming[r] = true;
     l->now_bytes += bytes;

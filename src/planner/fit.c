@@ -1,6 +1,7 @@
 /* fit.c -- a planner's plan, so tight that its placement fits, too. */
 #include "planner/planners.h"
 
+#include "base/alloc.h"
 #include "base/try.h"
 
 #define TRIES 8
@@ -103,11 +104,12 @@ fit_one(const zi_planner_ops *ops, const zi_plan_task *task, uint64_t region_byt
     return ZICO_E_NOPLAN;
 }
 
-/* auto: everybody's own, placed; the fastest of them.  What is fastest before placing may not fit
- * where a slower one does. */
+/* Everybody's own (but `but`'s), placed; the fastest of them.  What is fastest before placing may
+ * not fit where a slower one does. */
 static zico_status
-fit_fastest(const zi_plan_task *task, uint64_t region_bytes, uint64_t align,
-            zi_plan **ret_plan, zi_place_stats *ret_stats, uint64_t *ret_least)
+fit_fastest(const zi_planner_ops *but, const zi_plan_task *task, uint64_t region_bytes,
+            uint64_t align, zi_plan **ret_plan, zi_place_stats *ret_stats,
+            uint64_t *ret_least)
 {
     zi_plan *best = NULL;
     uint64_t best_ns = UINT64_MAX;
@@ -119,7 +121,8 @@ fit_fastest(const zi_plan_task *task, uint64_t region_bytes, uint64_t align,
         zi_place_stats        stats;
         zi_forecast           f;
         uint64_t              least = UINT64_MAX;
-        if (ops == &zi_planner_auto || ops == &zi_planner_keep_all) continue;
+        if (ops == &zi_planner_auto || ops == &zi_planner_keep_all || ops == but)
+            continue;
         zico_status st = fit_one(ops, task, region_bytes, align, &p, &stats, &least);
         if (st == ZICO_E_NOPLAN) {
             if (least < *ret_least) *ret_least = least;
@@ -145,6 +148,24 @@ fit_fastest(const zi_plan_task *task, uint64_t region_bytes, uint64_t align,
     return best ? ZICO_OK : ZICO_E_NOPLAN;
 }
 
+/* Its own plan cannot be placed: as somebody else's rules say, if they lie more tightly. */
+static zico_status
+fit_by_rules(const zi_planner_ops *ops, const zi_plan_task *task, uint64_t region_bytes,
+             uint64_t align, zi_plan **ret_plan, zi_place_stats *ret_stats,
+             uint64_t *ret_least)
+{
+    uint64_t    least = UINT64_MAX;
+    zico_status st =
+        fit_fastest(ops, task, region_bytes, align, ret_plan, ret_stats, &least);
+    if (least < *ret_least) *ret_least = least;
+    if (st < 0) return st;
+    zi_free((*ret_plan)->planner);
+    (*ret_plan)->planner = zi_strdup(ops->name);
+    if ((*ret_plan)->planner) return ZICO_OK;
+    zi_plan_free(*ret_plan);
+    return ZICO_E_NOMEM;
+}
+
 zico_status
 zi_planner_fit(const zi_planner_ops *ops, const zi_plan_task *task, uint64_t region_bytes,
                uint64_t align, zi_plan **ret_plan, zi_place_stats *ret_stats,
@@ -154,8 +175,11 @@ zi_planner_fit(const zi_planner_ops *ops, const zi_plan_task *task, uint64_t reg
     uint64_t       least = UINT64_MAX;
     zico_status    st =
         ops == &zi_planner_auto
-               ? fit_fastest(task, region_bytes, align, ret_plan, &stats, &least)
+               ? fit_fastest(ops, task, region_bytes, align, ret_plan, &stats, &least)
                : fit_one(ops, task, region_bytes, align, ret_plan, &stats, &least);
+
+    if (st == ZICO_E_NOPLAN && ops->by_rules)
+        st = fit_by_rules(ops, task, region_bytes, align, ret_plan, &stats, &least);
 
     if (st >= 0 && ret_stats) *ret_stats = stats;
     if (st == ZICO_E_NOPLAN && ret_least) *ret_least = least;

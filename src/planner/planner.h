@@ -24,6 +24,8 @@ typedef struct zi_planner_ops {
     const char *name;  /* --planner NAME, and the file is planner/NAME.c */
     const char *paper; /* authors, venue, year; or "baseline" */
     unsigned    emits; /* bits 1 << ZI_ACT_* that it may put in a plan */
+    bool
+        by_rules; /* where its plan cannot be placed, the others' rules count as its own */
 
     /* E_NOPLAN: it cannot meet the budget; *ret_least (may be NULL) is then the smallest
      * peak it can reach. */

@@ -135,6 +135,35 @@ queues(void **state)
     end(&l);
 }
 
+/* Copies the two ways share the tier: a quarter and a half of their speeds are left while both are
+ * under way, all of it before and after. */
+static void
+company(void **state)
+{
+    (void)state;
+    line l = make_line();
+    l.c->out_beside = 0.25;
+    l.c->in_beside = 0.5;
+    add(&l, ZI_ACT_RUN, 0);
+    add(&l, ZI_ACT_OUT, l.t[0]); /* 100 .. 200, alone */
+    add(&l, ZI_ACT_WAIT, l.t[0]);
+    add(&l, ZI_ACT_RUN, 1);
+    add(&l, ZI_ACT_DROP, l.t[0]);
+    add(&l, ZI_ACT_OUT,
+        l.t[1]); /* 300 .., a quarter done at 500, with company, then alone */
+    add(&l, ZI_ACT_IN, l.t[0]); /* 300 .. 500, half as fast */
+    add(&l, ZI_ACT_WAIT, l.t[0]);
+    add(&l, ZI_ACT_RUN, 2);
+    add(&l, ZI_ACT_WAIT, l.t[1]); /* until 550: over before 600 */
+    add(&l, ZI_ACT_RUN, 3);
+    zi_forecast f = simulate(&l, NULL);
+    assert_int_equal(100 + 200, f.stall_ns);
+    assert_int_equal(700, f.step_ns);
+    assert_int_equal(100 + 250, f.out_ns);
+    assert_int_equal(200, f.in_ns);
+    end(&l);
+}
+
 /* What the checker refuses is not simulated. */
 static void
 only_valid_plans(void **state)
@@ -154,6 +183,7 @@ main(void)
         cmocka_unit_test(computation_alone),
         cmocka_unit_test(overlap_and_stall),
         cmocka_unit_test(queues),
+        cmocka_unit_test(company),
         cmocka_unit_test(only_valid_plans),
     };
     return t_main(tests);
