@@ -153,6 +153,14 @@ zi_effects_deny(zi_broker *b, zi_job_id job, uint32_t seq, zico_status st,
                        ZI_LEDGER_REQS_PER_JOB);
 }
 
+void
+zi_effects_log_step(zi_broker *b, const char *word, zi_job_id job, uint64_t value)
+{
+    if (zi_log_get_level() < ZI_LOG_STEP) return;
+    zi_log(ZI_LOG_STEP, "%s,%s,%" PRIu64 ",%" PRIu64, word,
+           b->estate->leases->row[job].name, b->os->now_ns(b->os), value);
+}
+
 /* -- one effect ------------------------------------------------------------------------------ */
 
 static void
@@ -177,6 +185,7 @@ tell_go(zi_broker *b, zi_peer *p, const zi_effect *e)
     atomic_store(&row->in_step, 1u);
     zi_effects_note_claim(b, e->job);
     m->step_seq = 0;
+    zi_effects_log_step(b, "go", e->job, e->value);
     if (!p) return;
     zi_peer_compose(b, ZI_MSG_GO, seq)->go.cores = (uint32_t)e->value;
     zi_peer_send(b, p, false);
@@ -190,6 +199,9 @@ carry_out(zi_broker *b, const zi_effect *e)
     switch (e->kind) {
     case ZI_EFFECT_PUNCH:
         if (e->grant) punch(b, e->grant);
+        if (zi_log_get_level() >= ZI_LOG_STEP)
+            zi_log(ZI_LOG_STEP, "cold,-,%" PRIu64 ",%zu", b->os->now_ns(b->os),
+                   e->grant ? e->grant->n_punch : 0);
         return;
     case ZI_EFFECT_WAKE_AT:
         if (e->value < b->wake_ns) b->wake_ns = e->value;
@@ -219,9 +231,11 @@ carry_out(zi_broker *b, const zi_effect *e)
         zi_peer_compose(b, ZI_MSG_RECALL, 0)->recall.n_regions = (uint32_t)e->value;
         break;
     case ZI_EFFECT_SUSPEND:
-        zi_peer_compose(b, ZI_MSG_SUSPEND, 0);
+        zi_effects_log_step(b, "suspend", e->job, e->value);
+        zi_peer_compose(b, ZI_MSG_SUSPEND, 0)->suspend.cold = e->value != 0;
         break;
     case ZI_EFFECT_RESUME:
+        zi_effects_log_step(b, "resume", e->job, 0);
         zi_peer_compose(b, ZI_MSG_RESUME, 0);
         break;
     default:

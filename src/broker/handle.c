@@ -103,6 +103,7 @@ on_step_ask(zi_broker *b, zi_peer *p, const zi_msg_step_ask *m)
 {
     uint64_t now = b->os->now_ns(b->os);
 
+    zi_effects_log_step(b, "ask", p->job, m->step_no);
     b->member[p->job].step_seq = b->msg.seq;
     atomic_store(&b->estate->leases->row[p->job].step_no, m->step_no);
     zico_status st =
@@ -139,6 +140,7 @@ on_step_end(zi_broker *b, zi_peer *p, const zi_msg_step_end *m)
     zi_member *mb = &b->member[p->job];
     uint64_t   now = b->os->now_ns(b->os);
 
+    zi_effects_log_step(b, "end", p->job, m->stall_ns);
     mb->samples = m->samples;
     mb->loss_micro = m->loss_micro;
     atomic_store(&b->estate->leases->row[p->job].in_step, 0u);
@@ -157,6 +159,7 @@ on_suspended(zi_broker *b, zi_peer *p, const zi_msg_suspended *m)
 {
     uint64_t now = b->os->now_ns(b->os);
 
+    zi_effects_log_step(b, "out", p->job, m->out_bytes);
     if (m->status < 0) /* it stays and goes on */
         atomic_store(&b->estate->leases->row[p->job].paused, 0u);
     if (m->status < 0)

@@ -160,6 +160,8 @@ void zi_effects_deny(zi_broker *b, zi_job_id job, uint32_t seq, zico_status st,
 bool zi_effects_replay(zi_broker *b, zi_job_id job, uint32_t seq);
 /* What the job claims, so that a successor need not learn it anew. */
 void zi_effects_note_claim(zi_broker *b, zi_job_id job);
+/* One line a step at --log-level 3: word, job, nanoseconds of the machine's clock, a number. */
+void zi_effects_log_step(zi_broker *b, const char *word, zi_job_id job, uint64_t value);
 void zi_effects_check_budget(zi_broker *b); /* B5 */
 
 /* -- broker_status.c, people.c ----------------------------------------------------------------- */

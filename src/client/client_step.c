@@ -20,6 +20,15 @@ zi_step_tell_suspended(zi_session *s, uint64_t out_bytes, zico_status st)
     zi_link_send(s, NULL, 0);
 }
 
+bool
+zi_session_suspend_is_cold(zi_session *s)
+{
+    pthread_mutex_lock(&s->mu);
+    bool cold = s->suspend_cold;
+    pthread_mutex_unlock(&s->mu);
+    return cold;
+}
+
 /* With mu held, released around the callback, which gives its leases back. */
 static void
 move_out(zi_session *s)

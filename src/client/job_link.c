@@ -196,6 +196,7 @@ dispatch(zi_session *s, const zi_msg *m)
         break;
     case ZI_MSG_SUSPEND:
         s->suspend_asked = true;
+        s->suspend_cold = m->suspend.cold != 0;
         break;
     case ZI_MSG_RESUME:
         s->resume_asked = true;

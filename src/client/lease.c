@@ -441,6 +441,7 @@ zi_lease_forget_pages(zi_session *s)
     /* shared memory: what others have in it stays */
     (void)s->os->advise(s->os, slot_address(s, 0),
                         s->shape.n_regions * s->shape.region_bytes, MADV_DONTNEED);
+    memset(s->populated, 0, s->shape.n_regions);
 }
 
 void
@@ -599,6 +600,10 @@ zi_session_lease(zi_session *s, zico_class cls, uint64_t size_bytes, unsigned fl
     if (p.runs != p.few) zi_free(p.runs);
     if (st < 0) return st;
 
+    if (flags & ZI_LEASE_BARE) {
+        *ret_lease = lease;
+        return ZICO_OK;
+    }
     st = make_present(s, lease);
     if (st < 0) {
         zi_session_give_back(s, lease, NULL);

@@ -41,6 +41,8 @@ typedef struct zi_session zi_session;
  * fixed leases are given back by the callee), or bring everything in again. */
 typedef zico_status zi_on_suspend(void *user, uint64_t *ret_out_bytes);
 typedef zico_status zi_on_resume(void *user);
+/* Inside on_suspend: it is the machine that wants the memory, not another job. */
+bool zi_session_suspend_is_cold(zi_session *s);
 
 typedef struct zi_session_options {
     const zi_os         *os;          /* NULL: the real kernel    */
@@ -92,6 +94,7 @@ typedef struct zi_lease {
 typedef enum zi_lease_flags {
     ZI_LEASE_AHEAD =
         1, /* not needed yet: may be less than asked; the broker may recall it */
+    ZI_LEASE_BARE = 2, /* its pages are made present by whoever fills them */
 } zi_lease_flags;
 
 /* Regions for at least `size_bytes`.  Waits at most wait_ns. */

@@ -108,8 +108,9 @@ bool zi_exec_is_passive(const zi_exec *e); /* the plan was made on demand */
 
 /* Write all that lives on to `tier` (which keeps nothing else), and give every lease back.  From
  * then on only zi_exec_resume and zi_exec_free do anything; the rest is ZICO_E_STATE.  On failure
- * (no room in the tier: nothing was given back) the executor is as it was.  Needs a session. */
-ZICO_NODISCARD zico_status zi_exec_suspend(zi_exec *e, struct zi_tier *tier,
+ * (no room in the tier: nothing was given back) the executor is as it was; ZICO_E_CORRUPT: it has
+ * failed for good.  `cold`: the machine wants the pages, not another job.  Needs a session. */
+ZICO_NODISCARD zico_status zi_exec_suspend(zi_exec *e, struct zi_tier *tier, bool cold,
                                            uint64_t *ret_out_bytes);
 /* Lease again and read back; bit for bit as before, perhaps at other addresses.  On failure it
  * holds nothing and is still out. */

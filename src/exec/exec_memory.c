@@ -214,7 +214,7 @@ bind_fixed(zi_exec *e)
 }
 
 zico_status
-exec_fixed_open(zi_exec *e)
+exec_fixed_open(zi_exec *e, unsigned flags)
 {
     uint64_t sum = 0;
 
@@ -223,8 +223,8 @@ exec_fixed_open(zi_exec *e)
             sum += exec_paged(e->prog.plan->slots[s].size_bytes);
     e->fixed_bytes = sum;
     if (sum == 0) return ZICO_OK;
-    ZI_TRY(
-        zi_session_lease(e->session, ZICO_CLASS_FIXED, sum, 0, lease_wait(e), &e->fixed));
+    ZI_TRY(zi_session_lease(e->session, ZICO_CLASS_FIXED, sum, flags, lease_wait(e),
+                            &e->fixed));
     zi_assert(e->fixed->size_bytes >= sum);
     bind_fixed(e);
     return ZICO_OK;
@@ -240,7 +240,7 @@ exec_fixed_close(zi_exec *e)
 static zico_status
 open_leased_fixed(zi_exec *e)
 {
-    ZI_TRY(exec_fixed_open(e));
+    ZI_TRY(exec_fixed_open(e, 0));
     if (e->fixed) memset(e->fixed->base, 0, e->fixed_bytes);
     for (uint32_t i = 0; i < EXEC_LEAD; i++)
         ZI_TRY(e->dev->ops->fence_new(e->dev, &e->lead[i]));

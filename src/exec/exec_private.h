@@ -164,7 +164,7 @@ void        exec_slots_release(zi_exec *e, exec_prog *p);
 zico_status exec_slots_open(zi_exec *e, exec_run *r, const exec_piece *p);
 void        exec_slots_close(zi_exec *e, const exec_piece *p);
 void        exec_slots_close_all(zi_exec *e);
-zico_status exec_fixed_open(zi_exec *e); /* one lease for all fixed slots */
+zico_status exec_fixed_open(zi_exec *e, unsigned flags); /* one lease for all of them */
 void        exec_fixed_close(zi_exec *e);
 uint64_t    exec_paged(uint64_t bytes); /* a fixed slot in its lease and in its file */
 zico_status exec_get_away(zi_exec *e, zi_tensor_id t, void *ret_plain);

@@ -12,12 +12,18 @@
 #include "base/try.h"
 
 zico_status
-zi_exec_suspend(zi_exec *e, zi_tier *tier, uint64_t *ret_out_bytes)
+zi_exec_suspend(zi_exec *e, zi_tier *tier, bool cold, uint64_t *ret_out_bytes)
 {
     if (!e->session || e->away || e->in_step) return ZICO_E_STATE;
     ZI_TRY(zi_exec_drain(e));
     ZI_TRY(zi_tier_reserve(tier, e->fixed_bytes));
-    if (e->fixed) ZI_TRY(zi_tier_write(tier, 0, e->fixed->base, e->fixed_bytes));
+    if (e->fixed) {
+        zi_tier_after after = cold && !e->fixed->outside ? ZI_TIER_REMOVE : ZI_TIER_UNMAP;
+        zico_status   st =
+            zi_tier_write_bulk(tier, 0, e->fixed->base, e->fixed_bytes, after);
+        if (st == ZICO_E_CORRUPT) atomic_store(&e->failed, st);
+        if (st < 0) return st;
+    }
     exec_fixed_close(e);
     e->away = tier;
     *ret_out_bytes = e->fixed_bytes;
@@ -60,9 +66,10 @@ zico_status
 zi_exec_resume(zi_exec *e)
 {
     if (!e->away) return ZICO_E_STATE;
-    ZI_TRY(exec_fixed_open(e));
-    zico_status st =
-        e->fixed ? zi_tier_read(e->away, 0, e->fixed->base, e->fixed_bytes) : ZICO_OK;
+    ZI_TRY(exec_fixed_open(e, ZI_LEASE_BARE));
+    zico_status st = e->fixed
+                         ? zi_tier_read_bulk(e->away, 0, e->fixed->base, e->fixed_bytes)
+                         : ZICO_OK;
     if (st < 0) { /* still out: it may be tried again */
         exec_fixed_close(e);
         return st;

@@ -169,6 +169,12 @@ zi_tier_read(zi_tier *t, uint64_t at, void *dst, uint64_t n_bytes)
     return move(t, at, dst, n_bytes, false);
 }
 
+const zi_os *
+zi_tier_os(const zi_tier *t)
+{
+    return t->os;
+}
+
 void
 zi_tier_read_stats(const zi_tier *t, zi_tier_stats *ret_stats)
 {

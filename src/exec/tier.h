@@ -35,7 +35,23 @@ ZICO_NODISCARD zico_status zi_tier_write(zi_tier *t, uint64_t at, const void *sr
                                          uint64_t n_bytes);
 ZICO_NODISCARD zico_status zi_tier_read(zi_tier *t, uint64_t at, void *dst,
                                         uint64_t n_bytes);
-void                       zi_tier_read_stats(const zi_tier *t, zi_tier_stats *ret_stats);
+
+/* What becomes of memory whose bytes are in the file. */
+typedef enum zi_tier_after {
+    ZI_TIER_STAY,
+    ZI_TIER_UNMAP, /* this process lets go of its pages; of a shared pool others keep them */
+    ZI_TIER_REMOVE, /* the machine gets them: shared memory only                            */
+} zi_tier_after;
+
+/* The same with several requests under way at once (tier_bulk.c); the pages of `dst` need not be
+ * there yet.  If writing fails `src` is as it was; ZICO_E_CORRUPT: not even that. */
+ZICO_NODISCARD zico_status zi_tier_write_bulk(zi_tier *t, uint64_t at, void *src,
+                                              uint64_t n_bytes, zi_tier_after after);
+ZICO_NODISCARD zico_status zi_tier_read_bulk(zi_tier *t, uint64_t at, void *dst,
+                                             uint64_t n_bytes);
+const zi_os               *zi_tier_os(const zi_tier *t);
+
+void zi_tier_read_stats(const zi_tier *t, zi_tier_stats *ret_stats);
 
 typedef struct zi_tier_speed {
     double out_bytes_per_s, in_bytes_per_s; /* alone                                  */

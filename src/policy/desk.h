@@ -67,7 +67,7 @@ typedef enum zi_effect_kind {
     ZI_EFFECT_GO,      /* job, seq, value: cores                                 */
     ZI_EFFECT_CORES,   /* job, value                                             */
     ZI_EFFECT_RECALL,  /* job, value: regions                                    */
-    ZI_EFFECT_SUSPEND, /* job */
+    ZI_EFFECT_SUSPEND, /* job; value: 1: for the machine, not for another job */
     ZI_EFFECT_RESUME,  /* job */
     ZI_EFFECT_PUNCH,   /* grant.punch only                                       */
     ZI_EFFECT_WAKE_AT, /* value: call zi_desk_tick then                          */

@@ -382,9 +382,12 @@ zi_desk_suspend(zi_desk *d, zi_job_id job)
     else
         j->leaving = true;
     j->out_bytes = zi_ledger_job_of(d->ledger, job)->n_fixed * d->view.region_bytes;
-    zi_desk_emit(
-        d, &(zi_effect){.kind = ZI_EFFECT_SUSPEND, .job = job, .behind = ZI_JOB_NONE},
-        NULL);
+    zi_desk_emit(d,
+                 &(zi_effect){.kind = ZI_EFFECT_SUSPEND,
+                              .job = job,
+                              .behind = ZI_JOB_NONE,
+                              .value = j->paused},
+                 NULL);
     zi_desk_set_state(d, job);
 }
 

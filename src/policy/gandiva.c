@@ -11,9 +11,10 @@
  *          moved out only if the memory is needed: by the slice's pack, by a newcomer whose
  *          turn it is, or by the heir: who comes next moves in while the pack still computes.
  *          Packing: both have run alone before; one candidate at a time joins the slice's
- *          owner for a trial, from its first step on; its verdict (progress of both, in
+ *          owner for a trial, from its first step on; what it showed (progress of both, in
  *          steps of solo length per second, against 1 for slicing) is remembered, for these
- *          two and for all others of their shapes.  A slice is
+ *          two and for all others of their shapes.  A pack that leaves no room for an heir must
+ *          also make up for the time in which turns stand still.  A slice is
  *          not kept for a pack that does not ask: whoever is in may go meanwhile.
  * WE DROP  Migration and grow-shrink: one device.  Utilisation, which a host does not report:
  *          candidates are tried in order of service.
@@ -30,14 +31,14 @@
 
 #define SLICE_NS_DEFAULT 60000000000ull
 #define TRIAL_NS_LEAST   2000000000ull
-#define TRIAL_STEPS      12 /* of the longest job in the pack           */
-#define ALONE_STEPS      3  /* before a job can be judged in a trial    */
-#define WORTH_IT         1.03
+#define TRIAL_STEPS      12  /* of the longest job in the pack           */
+#define ALONE_STEPS      3   /* before a job can be judged in a trial    */
+#define WORTH_IT_PCT     103 /* of what taking turns makes               */
 #define MAX_PACK         16
 #define COME_IN_NS       30000000000ull /* at most, before the slice passes on */
 #define IDLE_NS          200000000ull   /* without asking, before others may go */
 
-typedef enum verdict { UNTRIED, PAYS, DOES_NOT } verdict;
+#define UNTRIED 0u /* of a pair: nobody knows what they make together */
 
 typedef struct trial {
     bool      on;
@@ -47,8 +48,12 @@ typedef struct trial {
 } trial;
 
 typedef struct gandiva {
-    uint64_t  slice_ns, slice_end_ns;
-    bool      begun;  /* the owner has come in and started; the slice counts from then */
+    uint64_t slice_ns, slice_end_ns;
+    uint64_t slice_begin_ns;
+    bool     begun;   /* the owner has come in and started; the slice counts from then */
+    bool     was_out; /* the owner, when the slice passed to it */
+    uint64_t
+        come_in_ns; /* what that costs: mean of turns to owners that were out; 0: unknown */
     size_t    n_pack; /* pack[0] owns the slice */
     zi_job_id pack[MAX_PACK];
     zi_job_id heir; /* the next owner, brought in meanwhile; ZI_JOB_NONE: nobody */
@@ -57,7 +62,7 @@ typedef struct gandiva {
     double    credit[ZI_LEDGER_JOBS_MAX];      /* service that it joined with */
     uint64_t  alone_ns[ZI_LEDGER_JOBS_MAX];    /* steps with the device to itself */
     uint32_t  alone_steps[ZI_LEDGER_JOBS_MAX];
-    uint8_t   verdict[ZI_LEDGER_JOBS_MAX][ZI_LEDGER_JOBS_MAX];
+    uint8_t   gain_pct[ZI_LEDGER_JOBS_MAX][ZI_LEDGER_JOBS_MAX]; /* of two; UNTRIED */
 } gandiva;
 
 static zico_status
@@ -129,6 +134,13 @@ is_in(const zi_job_view *j)
     return j->state != ZI_JOB_SUSPENDED;
 }
 
+/* Out, or waiting for what it keeps: others may compute until it is here. */
+static bool
+is_on_its_way(const zi_view *v, const zi_job_view *j)
+{
+    return j->state == ZI_JOB_SUSPENDED || awaited_bytes(v, j) > 0;
+}
+
 /* -- memory ------------------------------------------------------------------------------ */
 
 static void
@@ -147,14 +159,24 @@ kept_bytes(const zi_view *v, const gandiva *s, const zi_job_view *j)
     return s->fixed_bytes[j->id] > has ? s->fixed_bytes[j->id] : has;
 }
 
-/* Still building what it will keep, or waiting to come in: it cannot go out. */
+/* Still building what it will keep, waiting to come in, or about to be learnt: it cannot go out. */
 static bool
 can_go_out(const zi_view *v, const zi_job_view *j)
 {
     if (!j->can_suspend || j->state == ZI_JOB_SUSPENDED || j->state == ZI_JOB_PAUSED)
         return false;
     if (j->fixed_bytes == 0 || awaited_bytes(v, j) > 0) return false;
-    return j->state != ZI_JOB_IDLE || j->step_no > 0;
+    return j->state == ZI_JOB_IDLE ? j->step_no > 0 : j->claim_known;
+}
+
+/* What a step takes; of a newcomer as much as one of another job of its shape. */
+static uint64_t
+step_need(const zi_view *v, const zi_job_view *j)
+{
+    for (size_t i = 0; i < v->n_jobs && j->need_bytes == 0 && j->shape != 0; i++)
+        if (v->job[i].shape == j->shape && v->job[i].need_bytes)
+            return v->job[i].need_bytes;
+    return j->need_bytes;
 }
 
 /* Memory as it would be: who would be in, and what the steps then take.  The desk lets nobody
@@ -166,9 +188,10 @@ typedef struct room {
 static void
 put_in(const zi_view *v, const gandiva *s, const zi_job_view *j, bool runs, room *r)
 {
+    uint64_t need = step_need(v, j);
     r->kept_bytes += kept_bytes(v, s, j);
-    if (runs) r->pack_bytes += j->need_bytes;
-    if (j->need_bytes > r->most_bytes) r->most_bytes = j->need_bytes;
+    if (runs) r->pack_bytes += need;
+    if (need > r->most_bytes) r->most_bytes = need;
 }
 
 static uint64_t
@@ -194,6 +217,13 @@ least_room(const zi_view *v, const gandiva *s, zi_job_id only)
             put_in(v, s, j, false, &r);
     }
     return r;
+}
+
+static bool
+pack_fits(const zi_view *v, const gandiva *s)
+{
+    room r = least_room(v, s, ZI_JOB_NONE);
+    return room_bytes(&r) <= v->budget_bytes;
 }
 
 /* -- slices ---------------------------------------------------------------------------------- */
@@ -237,6 +267,8 @@ begin_slice(const zi_view *v, gandiva *s, uint64_t now)
     if (!owner) return;
     s->pack[s->n_pack++] = owner->id;
     s->begun = false;
+    s->was_out = is_on_its_way(v, owner);
+    s->slice_begin_ns = now;
     s->slice_end_ns = now + slice_length(s, owner) + COME_IN_NS;
 }
 
@@ -248,20 +280,23 @@ note_begun(const zi_view *v, gandiva *s, uint64_t now)
     if (!owner || s->begun || owner->state != ZI_JOB_RUNNING) return;
     s->begun = true;
     s->slice_end_ns = now + slice_length(s, owner);
+    if (!s->was_out) return;
+    uint64_t took = now - s->slice_begin_ns;
+    s->come_in_ns = s->come_in_ns ? (3 * s->come_in_ns + took) / 4 : took;
 }
 
 /* While the pack computes, who comes next moves in, if there is room for it besides: then
- * nobody waits for the disk when the slice ends. */
+ * nobody waits for the disk when the slice ends.  A newcomer, too, once it has said what it
+ * keeps: it begins with a step that is learnt from, and is no stranger when its slice comes. */
 static void
 choose_heir(const zi_view *v, gandiva *s)
 {
     const zi_job_view *next = s->begun ? least_served(v, s, true) : NULL;
 
     s->heir = ZI_JOB_NONE;
-    if (!next || !next->claim_known) return;
+    if (!next) return;
     s->heir = next->id;
-    room r = least_room(v, s, ZI_JOB_NONE);
-    if (room_bytes(&r) > v->budget_bytes) s->heir = ZI_JOB_NONE;
+    if (!pack_fits(v, s)) s->heir = ZI_JOB_NONE;
 }
 
 static void
@@ -286,40 +321,63 @@ is_like(const zi_view *v, const zi_job_view *j, zi_job_id id)
 
 /* What is known of the two, or of two others of the same shapes: a queue of equal jobs is tried
  * once, not pair by pair. */
-static verdict
-verdict_of(const zi_view *v, const gandiva *s, zi_job_id a, zi_job_id b)
+static uint8_t
+gain_of(const zi_view *v, const gandiva *s, zi_job_id a, zi_job_id b)
 {
-    if (s->verdict[a][b] != UNTRIED) return (verdict)s->verdict[a][b];
+    if (s->gain_pct[a][b] != UNTRIED) return s->gain_pct[a][b];
     for (size_t i = 0; i < v->n_jobs; i++) {
         if (!is_like(v, &v->job[i], a)) continue;
         for (size_t k = 0; k < v->n_jobs; k++) {
-            uint8_t known = s->verdict[v->job[i].id][v->job[k].id];
-            if (known != UNTRIED && is_like(v, &v->job[k], b)) return (verdict)known;
+            uint8_t known = s->gain_pct[v->job[i].id][v->job[k].id];
+            if (known != UNTRIED && is_like(v, &v->job[k], b)) return known;
         }
     }
     return UNTRIED;
 }
 
-static verdict
-verdict_with_pack(const zi_view *v, const gandiva *s, zi_job_id id)
+/* The worst of what it makes with each of the pack; UNTRIED: not all are known. */
+static unsigned
+gain_with_pack(const zi_view *v, const gandiva *s, zi_job_id id)
 {
-    verdict worst = PAYS;
+    unsigned worst = UINT8_MAX;
+    bool     untried = false;
     for (size_t i = 0; i < s->n_pack; i++) {
-        verdict one = verdict_of(v, s, s->pack[i], id);
-        if (one == DOES_NOT) return DOES_NOT;
-        if (one == UNTRIED) worst = UNTRIED;
+        if (s->pack[i] == id) continue;
+        unsigned one = gain_of(v, s, s->pack[i], id);
+        if (one == UNTRIED)
+            untried = true;
+        else if (one < worst)
+            worst = one;
     }
-    return worst;
+    return untried && worst >= WORTH_IT_PCT ? UNTRIED : worst;
 }
 
 static void
-note_verdict(gandiva *s, zi_job_id guest, verdict what)
+note_gain(gandiva *s, zi_job_id guest, double gain)
 {
+    double  pct = gain * 100 < UINT8_MAX ? gain * 100 : UINT8_MAX;
+    uint8_t what = pct < 1 ? 1 : (uint8_t)pct;
     for (size_t i = 0; i < s->n_pack; i++) {
         if (s->pack[i] == guest) continue;
-        s->verdict[s->pack[i]][guest] = (uint8_t)what;
-        s->verdict[guest][s->pack[i]] = (uint8_t)what;
+        s->gain_pct[s->pack[i]][guest] = what;
+        s->gain_pct[guest][s->pack[i]] = what;
     }
+}
+
+/* What the pack must make to be worth it.  Where it leaves no room for an heir, each turn also
+ * costs the time in which nobody computes, until the next owner is in. */
+static unsigned
+worth_pct(const zi_view *v, gandiva *s)
+{
+    zi_job_id          heir = s->heir;
+    const zi_job_view *next = least_served(v, s, true);
+    if (!next) return WORTH_IT_PCT;
+    s->heir = next->id;
+    bool fits = pack_fits(v, s);
+    s->heir = heir;
+    if (fits) return WORTH_IT_PCT;
+    uint64_t cost = s->come_in_ns ? s->come_in_ns : 2 * kept_bytes(v, s, next);
+    return WORTH_IT_PCT + 1 + (unsigned)(100.0 * (double)cost / (double)s->slice_ns);
 }
 
 /* The clock of a trial runs from the guest's first step on: it may have to come in first. */
@@ -365,6 +423,23 @@ note_alone(const zi_view *v, gandiva *s, const zi_job_view *j)
     s->alone_steps[j->id]++;
 }
 
+/* Would it be worth having in the pack, as far as is known? */
+static bool
+may_join(const zi_view *v, gandiva *s, const zi_job_view *j)
+{
+    zi_job_id heir = s->heir;
+    unsigned  gain = gain_with_pack(v, s, j->id);
+
+    if (gain != UNTRIED && gain < WORTH_IT_PCT) return false;
+    if (gain == UNTRIED && !may_be_tried(s, j->id)) return false;
+    s->pack[s->n_pack++] = j->id;
+    s->heir = ZI_JOB_NONE; /* it may stay out for this */
+    bool ok = pack_fits(v, s) && (gain == UNTRIED || gain >= worth_pct(v, s));
+    s->n_pack--;
+    s->heir = heir;
+    return ok;
+}
+
 /* Somebody who fits beside the pack, as it is known or hoped to pay. */
 static void
 invite(const zi_view *v, gandiva *s)
@@ -375,22 +450,13 @@ invite(const zi_view *v, gandiva *s)
     for (size_t i = 0; i < v->n_jobs; i++) {
         const zi_job_view *j = &v->job[i];
         if (!wants_to_run(v, j) || in_pack(s, j->id) || !j->claim_known) continue;
-        if (verdict_with_pack(v, s, j->id) == DOES_NOT) continue;
-        if (verdict_with_pack(v, s, j->id) == UNTRIED && !may_be_tried(s, j->id))
-            continue;
         if (best && service(s, j) >= service(s, best)) continue;
-        zi_job_id heir = s->heir;
-        s->pack[s->n_pack++] = j->id;
-        s->heir = ZI_JOB_NONE; /* it may stay out for this */
-        room r = least_room(v, s, ZI_JOB_NONE);
-        s->n_pack--;
-        s->heir = heir;
-        if (room_bytes(&r) <= v->budget_bytes) best = j;
+        if (may_join(v, s, j)) best = j;
     }
     if (!best) return;
-    verdict known = verdict_with_pack(v, s, best->id);
+    bool untried = gain_with_pack(v, s, best->id) == UNTRIED;
     s->pack[s->n_pack++] = best->id;
-    if (known == UNTRIED) s->trial = (trial){.on = true, .guest = best->id};
+    if (untried) s->trial = (trial){.on = true, .guest = best->id};
 }
 
 /* Progress of the pack since the trial began, in solo steps' time per second. */
@@ -423,15 +489,23 @@ judge_trial(const zi_view *v, gandiva *s, uint64_t now)
 {
     if (!s->trial.on || !s->trial.begin_ns) return;
     if (now - s->trial.begin_ns < trial_length(s)) return;
-    bool pays = trial_progress(v, s, now) >= WORTH_IT;
-    note_verdict(s, s->trial.guest, pays ? PAYS : DOES_NOT);
+    note_gain(s, s->trial.guest, trial_progress(v, s, now));
     s->trial.on = false;
-    if (!pays) drop_from_pack(s, s->trial.guest);
+    if (gain_with_pack(v, s, s->trial.guest) < worth_pct(v, s))
+        drop_from_pack(s, s->trial.guest);
 }
 
 /* -- carrying it out -------------------------------------------------------------------------- */
 
-/* Move others out, the largest first, until the pack and its heir have room. */
+/* Whose turn is furthest away; of two that are as far the larger. */
+static bool
+goes_before(const gandiva *s, const zi_job_view *a, const zi_job_view *b)
+{
+    if (service(s, a) != service(s, b)) return service(s, a) > service(s, b);
+    return a->fixed_bytes + a->need_bytes > b->fixed_bytes + b->need_bytes;
+}
+
+/* Move others out, who comes last first, until the pack and its heir have room. */
 static void
 make_room(const zi_view *v, const gandiva *s, zi_out *out)
 {
@@ -445,10 +519,7 @@ make_room(const zi_view *v, const gandiva *s, zi_out *out)
             if (in_pack(s, j->id) || j->id == s->heir || out_of_it[j->id]) continue;
             if (!can_go_out(v, j)) continue;
             put_in(v, s, j, false, &r);
-            if (worst == SIZE_MAX ||
-                j->fixed_bytes + j->need_bytes >
-                    v->job[worst].fixed_bytes + v->job[worst].need_bytes)
-                worst = i;
+            if (worst == SIZE_MAX || goes_before(s, j, &v->job[worst])) worst = i;
         }
         if (worst == SIZE_MAX || room_bytes(&r) <= v->budget_bytes) return;
         out_of_it[v->job[worst].id] = true;
@@ -489,16 +560,16 @@ bring_in(const zi_view *v, const gandiva *s, zi_out *out)
     }
 }
 
-/* When nobody of the pack has computed, asked or been on its way for a while;
- * UINT64_MAX: some do. */
+/* Since when nobody of the pack could compute: on its way, or neither computing nor asking for
+ * a while; UINT64_MAX: some do. */
 static uint64_t
 pack_idle_at(const zi_view *v, const gandiva *s)
 {
     uint64_t at = 0;
     for (size_t i = 0; i < s->n_pack; i++) {
         const zi_job_view *j = find(v, s->pack[i]);
-        if (!j) continue;
-        if (j->state != ZI_JOB_IDLE || awaited_bytes(v, j) > 0) return UINT64_MAX;
+        if (!j || is_on_its_way(v, j)) continue;
+        if (j->state != ZI_JOB_IDLE) return UINT64_MAX;
         uint64_t since = j->began_ns + j->last_step_ns + IDLE_NS;
         if (since > at) at = since;
     }
@@ -542,7 +613,7 @@ forget(gandiva *s, zi_job_id id)
     s->fixed_bytes[id] = 0;
     s->alone_ns[id] = s->alone_steps[id] = 0;
     for (size_t i = 0; i < ZI_LEDGER_JOBS_MAX; i++)
-        s->verdict[id][i] = s->verdict[i][id] = UNTRIED;
+        s->gain_pct[id][i] = s->gain_pct[i][id] = UNTRIED;
 }
 
 /* Level with the least served of the others. */

@@ -23,7 +23,7 @@ struct zi_engine {
     zi_session       *session; /* NULL: private memory */
     zi_pilot         *pilot;
     zi_exec          *exec;
-    zi_tier          *away;       /* NULL: not suspended */
+    zi_tier          *away;       /* NULL: never suspended yet */
     char             *away_spec;  /* where a suspended job goes */
     bool              joined;     /* the session is a broker's */
     uint64_t          peak_bytes; /* private memory: highest so far */
@@ -105,9 +105,10 @@ on_suspend(void *user, uint64_t *ret_out_bytes)
 {
     zi_engine  *e = user;
     char        text[200];
-    zico_status st = zi_tier_open(e->os, e->away_spec, &e->away);
+    bool        cold = zi_session_suspend_is_cold(e->session);
+    zico_status st = e->away ? ZICO_OK : zi_tier_open(e->os, e->away_spec, &e->away);
 
-    if (st >= 0) st = zi_exec_suspend(e->exec, e->away, ret_out_bytes);
+    if (st >= 0) st = zi_exec_suspend(e->exec, e->away, cold, ret_out_bytes);
     if (st >= 0) return ZICO_OK;
     zi_tier_close(e->away);
     e->away = NULL;
@@ -132,10 +133,7 @@ on_resume(void *user)
         e->os->sleep_until(e->os, e->os->now_ns(e->os) + RESUME_PAUSE_NS);
         st = zi_exec_resume(e->exec);
     }
-    if (st < 0) return st;
-    zi_tier_close(e->away); /* the file is gone with it */
-    e->away = NULL;
-    return ZICO_OK;
+    return st; /* the file stays: blocks that were written before are faster the next time */
 }
 
 /* ---- the session ---------------------------------------------------------------------------- */

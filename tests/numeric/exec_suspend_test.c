@@ -88,7 +88,7 @@ out_and_in(stage *s, const char *dir)
     expect_ok(zi_exec_drain(s->e));
     held = leased(s);
     assert_true(held > 0);
-    expect_ok(zi_exec_suspend(s->e, t, &out_bytes));
+    expect_ok(zi_exec_suspend(s->e, t, t_rand_below(2), &out_bytes));
     assert_true(out_bytes > 0 && out_bytes <= held);
     assert_int_equal(0, leased(s));
     zi_lease *other = occupy(s, held);
@@ -167,8 +167,8 @@ out_means_out(void **state)
     uint8_t *before = values(&s, &n);
     zi_tier *t = open_file(dir);
     expect_status(ZICO_E_STATE, zi_exec_resume(s.e));
-    expect_ok(zi_exec_suspend(s.e, t, &n_out));
-    expect_status(ZICO_E_STATE, zi_exec_suspend(s.e, t, &n_out));
+    expect_ok(zi_exec_suspend(s.e, t, false, &n_out));
+    expect_status(ZICO_E_STATE, zi_exec_suspend(s.e, t, false, &n_out));
     expect_status(ZICO_E_STATE, zi_exec_init(s.e, 1));
     expect_status(ZICO_E_STATE, zi_exec_step(s.e, NULL, 0, 0, 1));
     uint8_t *out = values(&s, &m);
@@ -208,7 +208,7 @@ disk_full(void **state)
     small = was;
     small.rlim_cur = 4096;
     assert_int_equal(0, setrlimit(RLIMIT_FSIZE, &small));
-    assert_true(zi_exec_suspend(s.e, t, &out_bytes) < 0);
+    assert_true(zi_exec_suspend(s.e, t, false, &out_bytes) < 0);
     assert_int_equal(0, setrlimit(RLIMIT_FSIZE, &was));
     assert_int_equal(held, leased(&s));
     uint8_t *kept = values(&s, &m);
@@ -245,7 +245,7 @@ no_room_to_return(void **state)
                            .lease_wait_ns = 1000000};
     expect_ok(zi_exec_new(&opt, NULL, &s.e));
     zi_tier *t = open_file(dir);
-    expect_ok(zi_exec_suspend(s.e, t, &n));
+    expect_ok(zi_exec_suspend(s.e, t, false, &n));
     zi_lease *all = occupy(&s, 512 * MIB);
     assert_true(zi_exec_resume(s.e) < 0);
     assert_int_equal(all->size_bytes, leased(&s));

@@ -2,6 +2,9 @@
 #include "exec/tier.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "os/fake.h"
@@ -105,13 +108,132 @@ speeds(void **state)
     zi_tier_close(t);
 }
 
+/* -- all at once ------------------------------------------------------------------------- */
+
+#define BULK (37ull << 20) /* no whole number of pieces */
+
+static _Atomic int writes_left, reads_fail;
+
+static long
+failing_pwrite(const zi_os *os, int fd, const void *buf, size_t n, uint64_t at)
+{
+    const zi_os *real = zi_os_real();
+    (void)os;
+    return atomic_fetch_sub(&writes_left, 1) > 0 ? real->pwrite(real, fd, buf, n, at)
+                                                 : -EIO;
+}
+
+static long
+failing_pread(const zi_os *os, int fd, void *buf, size_t n, uint64_t at)
+{
+    const zi_os *real = zi_os_real();
+    (void)os;
+    return atomic_load(&reads_fail) ? -EIO : real->pread(real, fd, buf, n, at);
+}
+
+static uint8_t *
+shared_pages(int *ret_fd)
+{
+    *ret_fd = memfd_create("tier_test", MFD_CLOEXEC);
+    assert_true(*ret_fd >= 0 && ftruncate(*ret_fd, BULK) == 0);
+    uint8_t *p = mmap(NULL, BULK, PROT_READ | PROT_WRITE, MAP_SHARED, *ret_fd, 0);
+    assert_true(p != MAP_FAILED);
+    return p;
+}
+
+static void
+fill(uint8_t *p)
+{
+    for (uint64_t i = 0; i < BULK; i++) p[i] = (uint8_t)(i * 7 + (i >> 12));
+}
+
+static void
+assert_filled(const uint8_t *p)
+{
+    for (uint64_t i = 0; i < BULK; i++)
+        if (p[i] != (uint8_t)(i * 7 + (i >> 12)))
+            fail_msg("byte %llu differs", (unsigned long long)i);
+}
+
+static uint64_t
+resident(int fd)
+{
+    struct stat st;
+    assert_int_equal(0, fstat(fd, &st));
+    return (uint64_t)st.st_blocks * 512;
+}
+
+/* Memory that is let go as it is written is gone, and all of it comes back. */
+static void
+all_at_once(void **state)
+{
+    const char *dir = t_tmpdir();
+    char        spec[4200];
+    int         fd;
+    uint8_t    *p = shared_pages(&fd);
+    zi_tier    *t;
+
+    (void)state;
+    snprintf(spec, sizeof spec, "file:%s", dir);
+    expect_ok(zi_tier_open(zi_os_real(), spec, &t));
+    expect_ok(zi_tier_reserve(t, BULK));
+    for (int after = ZI_TIER_STAY; after <= ZI_TIER_REMOVE; after++) {
+        fill(p);
+        expect_ok(zi_tier_write_bulk(t, 0, p, BULK, (zi_tier_after)after));
+        assert_int_equal(after == ZI_TIER_REMOVE ? 0 : BULK, resident(fd));
+        memset(p, 0, BULK);
+        expect_ok(zi_tier_read_bulk(t, 0, p, BULK));
+        assert_filled(p);
+    }
+    expect_status(ZICO_E_ARG, zi_tier_write_bulk(t, 4096, p, BULK, ZI_TIER_REMOVE));
+    assert_filled(p);
+    zi_tier_close(t);
+    munmap(p, BULK);
+    close(fd);
+    t_rmdir(dir);
+}
+
+/* A disk that fails half way: what was let go is read back, and memory is as it was; if it cannot
+ * even be read, that is said. */
+static void
+fails_half_way(void **state)
+{
+    const char *dir = t_tmpdir();
+    char        spec[4200];
+    int         fd;
+    uint8_t    *p = shared_pages(&fd);
+    zi_os       os = *zi_os_real();
+    zi_tier    *t;
+
+    (void)state;
+    os.pwrite = failing_pwrite;
+    os.pread = failing_pread;
+    snprintf(spec, sizeof spec, "file:%s", dir);
+    expect_ok(zi_tier_open(&os, spec, &t));
+    expect_ok(zi_tier_reserve(t, BULK));
+    fill(p);
+    for (int n = 0; n < 10; n++) {
+        atomic_store(&writes_left, n);
+        assert_true(zi_tier_write_bulk(t, 0, p, BULK, ZI_TIER_REMOVE) < 0);
+        assert_filled(p);
+    }
+    atomic_store(&writes_left, 5);
+    atomic_store(&reads_fail, 1);
+    expect_status(ZICO_E_CORRUPT, zi_tier_write_bulk(t, 0, p, BULK, ZI_TIER_REMOVE));
+    atomic_store(&reads_fail, 0);
+    zi_tier_close(t);
+    munmap(p, BULK);
+    close(fd);
+    t_rmdir(dir);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_come_back),
-        cmocka_unit_test(bad_requests),
-        cmocka_unit_test(speeds),
+        cmocka_unit_test(bytes_come_back), cmocka_unit_test(bad_requests),
+        cmocka_unit_test(speeds),          cmocka_unit_test(all_at_once),
+        cmocka_unit_test(fails_half_way),
     };
     return t_main(tests);
 }
