@@ -68,12 +68,18 @@ has_lanes(const zi_picture *p)
     return false;
 }
 
-/* Salus: its lane; gandiva: whether the present slice is its own. */
+static bool
+in_slices(const zi_picture *p)
+{
+    return strncmp(p->device.policy, "gandiva", 7) == 0;
+}
+
+/* Salus: its lane; gandiva: whether the slice is its own, or the next one. */
 static const char *
 lane_name(const zi_picture *p, const zi_msg_status_job *j, char buf[24])
 {
     if (j->lane < 0) return "-";
-    if (strncmp(p->device.policy, "gandiva", 7) == 0) return "slice";
+    if (in_slices(p)) return j->lane == 0 ? "now" : "next";
     snprintf(buf, 24, "%lld", (long long)j->lane);
     return buf;
 }
@@ -81,14 +87,20 @@ lane_name(const zi_picture *p, const zi_msg_status_job *j, char buf[24])
 static zico_status
 add_table(const zi_picture *p, const zi_style *style, zi_str *out)
 {
-    static const zi_column col[] = {
-        {"job", NULL, ZI_UNIT_TEXT, 0},     {"pid", NULL, ZI_UNIT_NUMBER, 0},
-        {"state", NULL, ZI_UNIT_TEXT, 0},   {"fixed", NULL, ZI_UNIT_BYTES, 0},
-        {"step", NULL, ZI_UNIT_BYTES, 0},   {"private", NULL, ZI_UNIT_BYTES, 0},
-        {"peak", NULL, ZI_UNIT_BYTES, 0},   {"claim", NULL, ZI_UNIT_BYTES, 0},
-        {"cores", NULL, ZI_UNIT_NUMBER, 0}, {"steps", NULL, ZI_UNIT_NUMBER, 0},
-        {"step time", NULL, ZI_UNIT_NS, 0}, {"waited", NULL, ZI_UNIT_NS, 0},
-        {"lane", NULL, ZI_UNIT_TEXT, 0},
+    const zi_column col[] = {
+        {"job", NULL, ZI_UNIT_TEXT, 0},
+        {"pid", NULL, ZI_UNIT_NUMBER, 0},
+        {"state", NULL, ZI_UNIT_TEXT, 0},
+        {"fixed", NULL, ZI_UNIT_BYTES, 0},
+        {"step", NULL, ZI_UNIT_BYTES, 0},
+        {"private", NULL, ZI_UNIT_BYTES, 0},
+        {"peak", NULL, ZI_UNIT_BYTES, 0},
+        {"claim", NULL, ZI_UNIT_BYTES, 0},
+        {"cores", NULL, ZI_UNIT_NUMBER, 0},
+        {"steps", NULL, ZI_UNIT_NUMBER, 0},
+        {"step time", NULL, ZI_UNIT_NS, 0},
+        {"waited", NULL, ZI_UNIT_NS, 0},
+        {in_slices(p) ? "slice" : "lane", NULL, ZI_UNIT_TEXT, 0},
     };
     const bool lanes = has_lanes(p);
     zi_table  *t;

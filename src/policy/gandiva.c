@@ -593,7 +593,8 @@ start_pack(const zi_view *v, const gandiva *s, uint64_t now, zi_out *out)
     bool   anybody = now >= pack_idle_at(v, s), busy = !anybody && others_run(v, s);
     for (size_t i = 0; i < v->n_jobs; i++) {
         const zi_job_view *j = &v->job[i];
-        zi_out_add(out, ZI_ANSWER_LANE, i, 0, in_pack(s, j->id) ? 0 : UINT64_MAX);
+        uint64_t lane = in_pack(s, j->id) ? 0 : j->id == s->heir ? 1 : UINT64_MAX;
+        zi_out_add(out, ZI_ANSWER_LANE, i, 0, lane); /* as status shows it */
         if (j->state != ZI_JOB_ASKING || !wants_to_run(v, j)) continue;
         if (go == SIZE_MAX && !busy && (anybody || in_pack(s, j->id)) &&
             zi_policy_core_free(v, i))

@@ -100,6 +100,31 @@ text_warns(void **state)
     zi_str_free(&out);
 }
 
+/* Lanes by number, slices by whose they are; neither where there are none. */
+static void
+text_shows_lanes(void **state)
+{
+    zi_str out = {0};
+
+    (void)state;
+    draw();
+    assert_null(strstr(text_of(&out), "lane"));
+    strcpy(picture.device.policy, "salus:pack");
+    jobs[0].lane = 7;
+    const char *t = text_of(&out);
+    assert_non_null(strstr(t, "lane"));
+    assert_non_null(strstr(t, "  7"));
+    strcpy(picture.device.policy, "gandiva:slice=10");
+    jobs[0].lane = 0;
+    jobs[1].lane = 1;
+    t = text_of(&out);
+    assert_null(strstr(t, "lane"));
+    assert_non_null(strstr(t, "  slice"));
+    assert_non_null(strstr(t, "now"));
+    assert_non_null(strstr(t, "next"));
+    zi_str_free(&out);
+}
+
 /* One line, every field by its name, quotes escaped. */
 static void
 json_has_it(void **state)
@@ -125,6 +150,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_says_it),
         cmocka_unit_test(text_warns),
+        cmocka_unit_test(text_shows_lanes),
         cmocka_unit_test(json_has_it),
     };
     return t_main(tests);
