@@ -1,26 +1,31 @@
 """share.py -- many jobs, one budget: zico against time multiplexing and against no limit at all.
 
     make bench-share                          everything; about 40 minutes
-    tools/bench-share.sh --quick              two mixes, one round; about 3 minutes
-    tools/bench-share.sh --mix pair-same      one round of one mix; two to four minutes, appended
-    tools/bench-share.sh --mix eight --part zico,temporal
+    tools/bench-share.sh --quick              two mixes; about 5 minutes
+    tools/bench-share.sh --mix pair-same      one mix in one window of less than four minutes, appended
+    tools/bench-share.sh --mix three --legs temporal,spatial,zico-65
+    tools/bench-share.sh --mix three --only hold
     tools/bench-share.sh --report             tables and picture of all that was appended
 
-For each mix of native jobs, round after round with the policies in random order:
+A machine drifts by more than policies differ.  So a mix of native jobs is started once, and the
+policies decide in turn (`--policy relay:...`), some seconds each, round after round:
 
     temporal    one step at a time, the runner has all cores; the yardstick
     spatial     as much memory as all want together: what sharing can gain at most
-    zico        at 100, 80, 65 and 55 % of the sum of solo peaks, changed by `zico limit` as it runs
-    hold        zico at 65 %, jobs give memory back only at the end of a step (ZICO_HOLD=step)
-    reserve     spatial at 65 %: cores are divided, but peaks are reserved
-    whole       zico at 65 %, each job keeps all cores (ZICO_CORES): cores are not divided
+    zico-N      at N = 100, 80, 65 and 55 % of the sum of solo peaks
+    reserve-65  spatial at 65 %: cores are divided, but peaks are reserved
 
-Progress is a job's rate relative to its rate under temporal in the same round; of a mix, the mean
-over its jobs.  Gain captured = (zico - temporal) / (spatial - temporal).  Rates come from the times
-at which steps end, in a window in which all jobs are past their first steps.  Memory is what the
-kernel says: a process of its own looks at the blocks of the pool's memfd every 20 ms, plus what
-the jobs charged.  How busy others kept the machine is printed with the results; windows with more
-than 0.15 cores of foreign load are repeated, at most three times.
+and in runs of their own, since the jobs are started differently, each against its own temporal:
+
+    hold-65     zico at 65 %, jobs give memory back only at the end of a step (ZICO_HOLD=step)
+    whole-65    zico at 65 %, each job keeps all cores (ZICO_CORES): cores are not divided
+
+Progress is a job's rate relative to its mean rate in the temporal legs before and after; of a mix,
+the mean over its jobs.  Gain captured = (zico - temporal) / (spatial - temporal).  Rates come from the
+times at which steps end.  The first round is not counted: memory is touched for the first time and
+tides are learnt.  Memory is what the kernel says: a process of its own looks at the blocks of
+the pool's memfd every 20 ms, plus what the jobs charged.  How busy others kept the machine is
+recorded with each leg; legs with more than 0.15 cores of foreign load are left out.
 """
 import argparse
 import json
@@ -40,7 +45,7 @@ import time
 ZICO = os.path.join(os.environ.get("ZI_BUILD_DIR", "build/release"), "zico")
 MIB = 1 << 20
 
-# name: network, batch, optimizer.  Peak at least 300 MB, what stays about a tenth of it or less.
+# name: network, batch, optimizer, more.  Peak at least 300 MB, of which a tenth or less stays.
 JOBS = {
     "mobile": ("mobilenet_v2:classes=10,size=64", 64, "momentum"),
     "dense": ("densenet121:classes=10,size=64", 28, "sgd"),
@@ -57,9 +62,12 @@ MIXES = {
     "eight": ["mobile", "dense", "unet", "gpt", "mobile", "resnet20", "unet", "lstm"],
 }
 BUDGETS = [100, 80, 65, 55]
-PARTS = ["temporal", "spatial", "zico", "hold", "reserve", "whole"]
-ORDER = ["temporal", "spatial", *[f"zico-{b}" for b in BUDGETS], "hold-65", "reserve-65", "whole-65"]
-WARM = 6  # steps before a window: memory is touched for the first time, tides are learnt
+LEGS = {"temporal": ("temporal", 110), "spatial": ("spatial", 130),
+        **{f"zico-{b}": ("zico", b) for b in BUDGETS}, "reserve-65": ("spatial", 65)}
+APART = {"hold-65": {"ZICO_HOLD": "step"}, "whole-65": {"ZICO_CORES": f"fixed:{os.cpu_count()}"}}
+ORDER = [*LEGS, *APART]
+WARM = 4  # steps of each job before the first round
+SETTLE = 0.8  # seconds at the beginning of a leg that are not counted
 JUDGED = 1.15  # gains are judged on mixes that gain so much without a limit
 QUIET = 0.15  # cores that others may use while we measure
 
@@ -121,12 +129,13 @@ class Job:
     """One `zico train`, and the times at which its steps ended."""
 
     def __init__(self, name, serial, socket, steps, env):
-        net, batch, optimizer = JOBS[name]
+        net, batch, optimizer, *more = JOBS[name]
         self.name, self.ends, self.device, self.bad = f"{name}-{serial}", [], [], None
         env = dict(env, ZICO_JOB_NAME=self.name)
         self.process = subprocess.Popen(
             [ZICO, "train", net, "--batch", str(batch), "--optimizer", optimizer, "--steps",
-             str(steps), "--eval", "0", "--seed", str(serial + 1), "--json", "--socket", socket],
+             str(steps), "--eval", "0", "--seed", str(serial + 1), "--json", "--socket", socket,
+             *more],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
@@ -139,12 +148,9 @@ class Job:
         self.bad = self.process.stderr.read()
 
     def rate(self, begin, end):
-        """Steps a second between the last end before `begin` and the last one before `end`."""
-        t = [x for x in self.ends if x <= end]
-        first = max([i for i, x in enumerate(t) if x <= begin], default=0)
-        if len(t) - 1 <= first:
-            return 0.0
-        return (len(t) - 1 - first) / (t[-1] - t[first])
+        """Steps a second from the first end of a step after `begin` to the last before `end`."""
+        t = [x for x in self.ends if begin <= x <= end]
+        return (len(t) - 1) / (t[-1] - t[0]) if len(t) > 1 else 0.0
 
 
 class Run:
@@ -189,23 +195,13 @@ class Run:
         self.pipe.send("ask")
         return self.pipe.recv()
 
-    def window(self, seconds, repeats=3):
-        """The quietest of a few: others on the machine come in bursts."""
-        best = None
-        for _ in range(repeats):
-            seen = self.one_window(seconds)
-            if best is None or seen["others"] < best["others"]:
-                best = seen
-            if best["others"] < QUIET:
-                break
-        return best
-
-    def one_window(self, seconds):
+    def window(self, end):
+        """What happens from now until `end`."""
         pids = [j.process.pid for j in self.jobs] + [self.pid]
         self.peak()
         before, begin = status(self.socket), time.monotonic()
         used, own = cpu_used(), cpu_of(pids)
-        time.sleep(seconds)
+        time.sleep(max(0.1, end - time.monotonic()))
         end, after = time.monotonic(), status(self.socket)
         others = (cpu_used() - used - (cpu_of(pids) - own)) / (end - begin)
         steps = sum(sum(1 for x in j.ends if begin < x <= end) for j in self.jobs)
@@ -216,7 +212,6 @@ class Run:
             "exchanged": changed / max(steps, 1),
             "device": [statistics.median(d) if d else 0 for d in within],
             "kernel_peak": self.peak() + field(after, "private_bytes"),
-            "waits": {j["name"]: j.get("reason") for j in after.get("jobs", [])},
             "others": others,
             "p99_us": field(after, "decide_p99_ns") / 1e3,
         }
@@ -264,8 +259,10 @@ def measure_solo(names, plenty, folder):
             r.warm_up(8)
             seen = status(r.socket)["jobs"][0]
             t = r.jobs[0].ends[3:]
+            step = (t[-1] - t[0]) / (len(t) - 1)
+            busy = statistics.median(r.jobs[0].device[4:])
             found[name] = {"peak": seen["peak_bytes"], "fixed": seen["fixed_bytes"],
-                           "rate": (len(t) - 1) / (t[-1] - t[0])}
+                           "rate": 1 / step, "gap_s": max(0, step - busy)}
             r.jobs[0].process.kill()
             r.jobs[0].process.wait()
             time.sleep(0.3)  # its tide is stored when it leaves
@@ -276,34 +273,36 @@ def measure_solo(names, plenty, folder):
     return found
 
 
-def one_round(mix, names, total, opt, keep):
-    """Every part once, in random order; a budget's window is opt.window seconds long."""
-    def one(key, policy, percent, env=None):
-        with Run(names, policy, total * percent // 100, env=env) as r:
-            r.warm_up(WARM)
-            keep(mix, key, r.window(opt.window))
-
-    def zico():
-        with Run(names, "zico", total) as r:
-            r.warm_up(WARM)
-            for percent in opt.budget:
-                r.limit(total * percent // 100)
-                time.sleep(opt.window / 2)
-                keep(mix, f"zico-{percent}", r.window(opt.window))
-
-    whole = {"ZICO_CORES": f"fixed:{os.cpu_count()}"}
-    parts = {"temporal": lambda: one("temporal", "temporal", 110),
-             "spatial": lambda: one("spatial", "spatial", 130), "zico": zico,
-             "hold": lambda: one("hold-65", "zico", 65, {"ZICO_HOLD": "step"}),
-             "reserve": lambda: one("reserve-65", "spatial", 65),
-             "whole": lambda: one("whole-65", "zico", 65, whole)}
-    order = list(opt.part)
-    random.shuffle(order)
-    for part in order:
-        try:
-            parts[part]()
-        except RuntimeError as e:
-            print(f"  {mix} {part}: {e}", flush=True)
+def run_legs(names, total, legs, seconds, until, env, keep):
+    """Policies in turn over one set of jobs, rounds of legs of so many seconds, until that time."""
+    policy = "relay:" + "+".join(LEGS[k][0] for k in legs) + f"/{seconds:g}"
+    length = seconds * len(legs)
+    with Run(names, policy, total * 130 // 100, env=env) as r:
+        r.warm_up(WARM)
+        first = math.ceil((time.monotonic() + 0.1) / length)
+        last = []  # the round before, without its second temporal
+        for number in range(1000):
+            now = []
+            for k, key in enumerate(legs):
+                begin = (first + number) * length + k * seconds
+                if begin + seconds > until:
+                    break
+                time.sleep(max(0, begin + 0.01 - time.monotonic()))
+                r.limit(total * LEGS[key][1] // 100)
+                time.sleep(max(0, begin + SETTLE - time.monotonic()))
+                now.append((key, r.window(begin + seconds)))
+                if k == 0 and number > 1:
+                    keep(last, [last[0][1]["rate"], now[0][1]["rate"]])
+            for j in r.jobs:
+                if j.process.poll() is not None:
+                    raise RuntimeError(f"{j.name} ended: {j.bad}")
+            if len(now) < len(legs):
+                break
+            last = now
+        else:
+            return
+        if number > 1 and not now:  # no time for one more temporal leg
+            keep(last, [last[0][1]["rate"]])
 
 
 def interval(values):
@@ -314,28 +313,22 @@ def interval(values):
 
 
 def judge(names, windows, total):
-    """Per configuration: progress of the mix and of its slowest job, relative to temporal.
-
-    Rounds are compared with the temporal of the same round where there is one: machines drift."""
-    rounds = {w["round"]: w["rate"] for w in windows.get("temporal", []) if min(w["rate"]) > 0}
-    if not rounds:
-        return {}
-    base = [statistics.median(r[i] for r in rounds.values()) for i in range(len(names))]
+    """Per configuration: progress of the mix and of its slowest job, relative to temporal."""
     out = {}
     for key in [k for k in ORDER if windows.get(k)]:
-        ratios = []
-        for w in windows[key]:
-            against = rounds.get(w["round"], base) if key != "temporal" else base
-            ratios.append([w["rate"][i] / against[i] for i in range(len(names))])
+        seen = [w for w in windows[key] if w["others"] < QUIET and min(w["base"]) > 0]
+        if not seen:
+            continue
+        ratios = [[r / b for r, b in zip(w["rate"], w["base"])] for w in seen]
         per_job = [statistics.median(r[i] for r in ratios) for i in range(len(names))]
         slowest = per_job.index(min(per_job))
         out[key] = {
             "progress": interval([statistics.mean(r) for r in ratios]),
             "slowest": interval([r[slowest] for r in ratios]), "per_job": per_job,
-            "exchanged": statistics.median(w["exchanged"] for w in windows[key]),
+            "exchanged": statistics.median(w["exchanged"] for w in seen),
             "kernel_peak": max(w["kernel_peak"] for w in windows[key]) / total,
             "others": statistics.median(w["others"] for w in windows[key]),
-            "p99_us": statistics.median(w["p99_us"] for w in windows[key]),
+            "p99_us": statistics.median(w["p99_us"] for w in seen),
             "rounds": len(ratios),
         }
     return out
@@ -489,7 +482,13 @@ def show_offsets(solo, names, found):
 
 # -- the simulator -------------------------------------------------------------------------------
 
-def simulate(solo, names, found, total, seconds=60):
+def simulated_rates(path, policy, budget):
+    p = subprocess.run([ZICO, "sim", path, "--policy", policy, "--budget", str(budget), "--json"],
+                       stdout=subprocess.PIPE, text=True, check=True)
+    return [j["steps_per_s"] for j in json.loads(p.stdout)]
+
+
+def simulate(solo, names, found, total, seconds=120):
     """The same mix simulated, from solo tides and how fast each job is beside others."""
     if "spatial" not in found or not all(solo[n].get("tide") for n in names):
         return
@@ -498,23 +497,19 @@ def simulate(solo, names, found, total, seconds=60):
     for i, n in enumerate(names):
         speed = min(1.0, found["spatial"]["per_job"][i] / min(cores, len(names)))
         lines += [f"  - name: {n}", f"    tide: {os.path.abspath(solo[n]['tide'][0])}",
-                  f"    fixed: {solo[n]['fixed']}", "    noise: 0.03",
+                  f"    fixed: {solo[n]['fixed']}", "    noise: 0.03", f"    gap: {solo[n]['gap_s']:.4f}",
                   f"    scaling: {max(0.01, -math.log(speed) / math.log(cores)):.3f}"]
     with tempfile.NamedTemporaryFile("w", suffix=".yaml", delete=False) as f:
         f.write("\n".join(lines) + "\n")
+    base = simulated_rates(f.name, "temporal", total * 110 // 100)
     off = []
-    begin = time.monotonic()
-    for b in BUDGETS:
-        if f"zico-{b}" not in found:
-            continue
-        p = subprocess.run([ZICO, "sim", f.name, "--policy", "temporal,zico", "--budget",
-                            str(total * b // 100), "--json"], stdout=subprocess.PIPE, text=True)
-        rows = {r["policy"]: r for r in json.loads(p.stdout)}
-        said = rows["zico"]["throughput"] / rows["temporal"]["throughput"]
-        off.append((b, said, said / found[f"zico-{b}"]["progress"][0] - 1))
+    for key in [k for k in found if k.startswith("zico-")]:
+        rates = simulated_rates(f.name, "zico", total * LEGS[key][1] // 100)
+        said = statistics.mean(r / b for r, b in zip(rates, base))
+        off.append(f"{LEGS[key][1]} %: {said:.2f}, measured {found[key]['progress'][0]:.2f} "
+                   f"({said / found[key]['progress'][0] - 1:+.0%})")
     os.unlink(f.name)
-    print("  simulated: " + ", ".join(f"{b} %: {said:.2f} ({diff:+.0%})" for b, said, diff in off)
-          + f"  [{time.monotonic() - begin:.1f} s]")
+    print("  simulated: " + "; ".join(off))
 
 
 COLOURS = ["#3366aa", "#cc6633", "#338855", "#8844aa", "#888833"]
@@ -523,7 +518,8 @@ COLOURS = ["#3366aa", "#cc6633", "#338855", "#8844aa", "#888833"]
 def draw(results, path):
     """Progress against budget, a line per mix: solid zico, dotted what no limit gives."""
     left, top, width, height = 70, 30, 560, 300
-    shown = {m: r["found"] for m, r in results.items() if "zico-65" in r["found"]}
+    shown = {m: r["found"] for m, r in results.items()
+             if "zico-65" in r["found"] and "zico-80" in r["found"]}
     if not shown:
         return
     highest = max(v["progress"][0] for f in shown.values() for v in f.values())
@@ -628,28 +624,41 @@ def sum_of_peaks(solo, names):
 
 def measure(mixes, results, opt):
     folder = os.path.splitext(results.path)[0] + "-tides"
+    began = time.monotonic()
     missing = {n for m in mixes for n in MIXES[m]} - set(results.solo)
     if missing:
         print("alone:")
         results.add({"solo": measure_solo(missing, opt.plenty * MIB, folder)})
     for mix in mixes:
         names = MIXES[mix]
-        mine = argparse.Namespace(**vars(opt))  # taking turns, the longest makes 4 steps
+        total = sum_of_peaks(results.solo, names)
         longest = max(1 / results.solo[n]["rate"] for n in names)
-        mine.window = min(30, max(opt.window, 4 * len(names) * longest))
-        for _ in range(opt.rounds):
-            number = results.next_round(mix)
+        leg = min(30, max(opt.leg, 4 * len(names) * longest))  # in turn, the longest makes 4 steps
+        runs = {"legs": (opt.legs, {}), **{k: (["temporal", "zico-65"], e) for k, e in APART.items()}}
+        for which in opt.only:
+            legs, env = runs[which]
 
-            def keep(mix, key, window):
-                results.add({"mix": mix, "key": key, "round": number, **window})
-                print(f"  {mix} {key}: " + " ".join(f"{r:.2f}" for r in window["rate"])
-                      + f" steps/s, others {window['others']:.2f}", flush=True)
-            one_round(mix, names, sum_of_peaks(results.solo, names), mine, keep)
+            def keep(legs, base):
+                number = results.next_round(mix)
+                base = [statistics.mean(r) for r in zip(*base)]
+                for key, w in legs:
+                    if which != "legs" and key == "temporal":
+                        continue
+                    key = key if which == "legs" else which
+                    results.add({"mix": mix, "key": key, "round": number, "base": base, **w})
+                    progress = statistics.mean(r / b if b else 0 for r, b in zip(w["rate"], base))
+                    print(f"  {mix} {key}: " + " ".join(f"{r:.2f}" for r in w["rate"])
+                          + f" steps/s, progress {progress:.3f}, others {w['others']:.2f}", flush=True)
+            until = (began if len(mixes) == 1 and len(opt.only) == 1 else time.monotonic()) + opt.seconds
+            try:
+                run_legs(names, total, legs, leg, until, env, keep)
+            except RuntimeError as e:
+                print(f"  {mix} {which}: {e}", flush=True)
 
 
-def words(allowed, kind=str):
+def words(allowed):
     def split(text):
-        out = [kind(x) for x in text.split(",")]
+        out = text.split(",")
         if any(x not in allowed for x in out):
             raise argparse.ArgumentTypeError(f"one or more of {allowed}")
         return out
@@ -660,17 +669,21 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     p.add_argument("--quick", action="store_true")
     p.add_argument("--mix", action="append", choices=sorted(MIXES))
-    p.add_argument("--part", type=words(PARTS), default=PARTS, help=f"of {','.join(PARTS)}")
-    p.add_argument("--budget", type=words(BUDGETS, int), default=BUDGETS, help="zico's, in %%")
-    p.add_argument("--rounds", type=int, default=0, help="3; with --mix 1")
-    p.add_argument("--window", type=float, default=8, help="seconds")
-    p.add_argument("--results", default="out/share.jsonl", help="file that windows are appended to")
+    p.add_argument("--legs", type=words(list(LEGS)), default=list(LEGS), help=f"of {','.join(LEGS)}")
+    p.add_argument("--only", type=words(["legs", *APART]), default=None,
+                   help=f"of {','.join(['legs', *APART])}; with --mix legs")
+    p.add_argument("--leg", type=float, default=6, help="seconds, at least; longer for long steps")
+    p.add_argument("--seconds", type=float, default=220, help="for one mix, or one run of its")
+    p.add_argument("--results", default="out/share.jsonl", help="file that legs are appended to")
     p.add_argument("--report", action="store_true", help="measure nothing, show what was measured")
     p.add_argument("--json", help="file")
     p.add_argument("--svg", help="file for the picture")
     p.add_argument("--plenty", type=int, default=4096, help="MiB for jobs alone")
     opt = p.parse_args()
-    opt.rounds = opt.rounds or (1 if opt.mix or opt.quick else 3)
+    opt.only = opt.only or (["legs"] if opt.mix or opt.quick else ["legs", *APART])
+    if "temporal" in opt.legs:
+        opt.legs.remove("temporal")
+    opt.legs = ["temporal", *opt.legs]
     if not opt.mix and not opt.report and os.path.exists(opt.results):
         os.unlink(opt.results)  # a whole run starts afresh
     results = Results(opt.results)

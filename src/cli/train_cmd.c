@@ -44,9 +44,10 @@ typedef struct train_words {
     zi_data_words data;
     const char   *optimizer, *decay, *save, *resume, *trace, *planner, *socket, *budget,
         *tier;
-    uint64_t batch, steps, warmup, decay_every, threads, loaders, seed, every, eval;
-    double   epochs, lr, decay_factor, weight_decay, momentum, clip;
-    bool     json, watch, quiet;
+    uint64_t batch, steps, warmup, decay_every, threads, loaders, pause, seed, every,
+        eval;
+    double epochs, lr, decay_factor, weight_decay, momentum, clip;
+    bool   json, watch, quiet;
 } train_words;
 
 static int
@@ -120,6 +121,7 @@ read_options(const train_words *w, const char *net, zi_run_options *o)
     if (w->batch > 1u << 20) return complain("--batch is too large", NULL);
     if (w->threads > 4096 || w->loaders > 16)
         return complain("--threads or --loaders is too large", NULL);
+    if (w->pause > 60000) return complain("--loader-pause is too large", NULL);
     if (zi_data_words_read(&w->data, "train", true, w->seed, &o->data) < 0)
         return ZI_EXIT_USAGE;
     o->net = net;
@@ -128,6 +130,7 @@ read_options(const train_words *w, const char *net, zi_run_options *o)
     o->epochs = w->epochs;
     o->n_threads = (unsigned)w->threads;
     o->loader_threads = (unsigned)w->loaders;
+    o->loader_pause_ms = (unsigned)w->pause;
     o->seed = w->seed;
     o->save = w->save;
     o->every = w->every;
@@ -245,6 +248,8 @@ zi_cmd_train(int argc, char **argv)
         {"clip", ZI_ARG_REAL, &w.clip, "NORM", "clip the gradients' norm"},
         {"threads", ZI_ARG_U64, &w.threads, "N", "compute threads (all cores)"},
         {"loaders", ZI_ARG_U64, &w.loaders, "N", "threads that prepare batches (1)"},
+        {"loader-pause", ZI_ARG_U64, &w.pause, "MS",
+         "each batch takes so much longer, as from a slow disk"},
         {"seed", ZI_ARG_U64, &w.seed, "N",
          "of weights, order, dropout, synthetic data (1)"},
         {"save", ZI_ARG_TEXT, &w.save, "FILE", "checkpoint (safetensors), at the end"},

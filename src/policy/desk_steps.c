@@ -292,23 +292,23 @@ learn(zi_desk *d, zi_job_id job, const zi_tide *observed)
     v->repeats = zi_tide_repeats(j->learner) != 0;
 }
 
+/* A step's length alone: any step that was shorter proves it shorter, at once; alone with all
+ * cores a longer one counts as well, by an eighth of what it was longer, and an odd one (the
+ * machine was busy with something else) no more than if it had been half as long again. */
 static void
 note_length(zi_desk *d, zi_desk_row *j, zi_job_view *v, uint64_t busy_ns)
 {
     uint64_t wall = d->now_ns - v->began_ns;
-    uint64_t net = wall > v->stall_ns ? wall - v->stall_ns : 0;
+    uint64_t net = wall > v->stall_ns ? wall - v->stall_ns : 0, solo = v->solo_step_ns;
 
     v->last_step_ns = wall;
     v->served_ns += busy_ns ? busy_ns : net;
-    if (v->solo_step_ns > net) { /* alone it would be no slower; the first ones warm up */
+    if (solo > net) {
         v->solo_step_ns = net;
-        return;
+    } else if (j->alone && j->all_cores) {
+        uint64_t more = net - solo < solo / 2 ? net - solo : solo / 2;
+        v->solo_step_ns = solo ? solo + more / 8 : net;
     }
-    if (!j->alone || !j->all_cores) return;
-    if (v->solo_step_ns == 0)
-        v->solo_step_ns = net;
-    else
-        v->solo_step_ns += (net - v->solo_step_ns) / 8;
 }
 
 zico_status

@@ -32,4 +32,7 @@ void zi_policy_shares_use(zi_policy_shares *s, const zi_job_view *j, uint64_t us
 /* Index of the ASKING job with the least virtual time; SIZE_MAX: none. */
 size_t zi_policy_shares_next(const zi_policy_shares *s, const zi_view *v);
 
+/* Not in the table: runs others in turn (relay.c). */
+extern const zi_policy_ops zi_policy_relay;
+
 #endif /* ZI_POLICY_COMMON_H */

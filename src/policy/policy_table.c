@@ -1,5 +1,5 @@
 /* policy_table.c -- all policies, in the order in which help shows them. */
-#include "policy/policy.h"
+#include "policy/policy_common.h"
 
 #include <string.h>
 
@@ -22,6 +22,10 @@ zi_policy_find(const char *name, const char **ret_arg)
 {
     size_t n = strcspn(name, ":");
 
+    if (n == strlen(zi_policy_relay.name) && !memcmp(name, zi_policy_relay.name, n)) {
+        if (ret_arg) *ret_arg = name[n] == ':' ? name + n + 1 : name + n;
+        return &zi_policy_relay; /* a measuring device: not in the list */
+    }
     for (size_t i = 0; i < sizeof TABLE / sizeof TABLE[0]; i++) {
         if (strlen(TABLE[i]->name) != n || memcmp(TABLE[i]->name, name, n) != 0) continue;
         if (ret_arg) *ret_arg = name[n] == ':' ? name + n + 1 : name + n;

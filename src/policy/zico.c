@@ -15,7 +15,8 @@
  *          it is held back (FAIRNESS) if the victim would be further behind than those who
  *          wait for it.  While nobody falls behind, throughput decides alone.
  *   START  Shares are reckoned in solo time, and a job's first steps are slow (memory is touched for
- *          the first time): its first two steps run alone, with all cores.
+ *          the first time): its first steps run alone, with all cores, until one is no longer
+ *          a tenth faster than the one before; two at least, five at most.
  *   RAMP   After them a job's tide is trusted step by step: at first 1/8 of
  *          its peak is kept free on top, then 1/16, 1/32, none; a misprediction starts over.
  *   MISPREDICTION  (more bytes than foreseen, or a wait for bytes in mid-step) costs two points, a
@@ -24,9 +25,14 @@
  *          repeat reserves its claim for the whole step instead.
  *   DOES IT PAY?  Where two tides fit together may be where the jobs hinder each other most (large
  *          feature maps, all of them waiting for the memory bus).  So the work done per time,
- *          in solo time, is measured epoch by epoch (six of the longest steps); if sharing does
- *          less than taking turns did, all take turns for 4, 8, ... 32 epochs, then it is tried
- *          again; at once when somebody joins or leaves or the budget changes.
+ *          in solo time, is measured epoch by epoch (six of the longest steps), for sharing and
+ *          for taking turns; whichever did more goes on for 4, 8, ... 32 epochs, then the
+ *          other is tried for one.  Sharing that does a tenth more than one job alone
+ *          is believed without.  All anew when somebody joins or leaves or the budget changes.
+ *   TURNS  are the temporal policy's: most behind first, and a step that ran alone costs its job
+ *          the time it took, not what it should have taken.
+ *   DATA   A job that waits for its input loses nothing by it: what it was ahead is forgiven as
+ *          time goes by, so it goes first when it comes back.
  * WE DROP  The wait quantum (the sweep computes the delay), pairs (all jobs share one
  *          budget), the offline search for in-flight limits (the client's matter).
  * CHECKED  zico_policy_test.c: on random mixes at 65 % never below taking turns by more than
@@ -44,11 +50,13 @@
 #define VICTIMS    3u
 #define GAP_NS     10000000u /* jobs that take longer between two steps are not waited for */
 #define WAKE_NS    1000000u /* soonest look again                                        */
-#define ALONE      2u   /* steps of a new job that nobody runs beside                */
+#define ALONE_MIN  2u /* steps of a new job that nobody runs beside ...               */
+#define ALONE_MAX  5u /* ... as long as each is faster than the one before by more than */
+#define ALONE_PART 10u  /* ... this part                                             */
 #define EPOCH      6.0  /* longest steps: how long sharing, or taking turns, is tried  */
-#define TURNS_RATE 0.97 /* of taking turns, before it was measured                   */
-#define EPOCHS_MIN 4u   /* taking turns after a trial of sharing that did not pay ...  */
-#define EPOCHS_MAX 32u  /* ... doubled each time, at most                             */
+#define SURE_RATE  1.10 /* of sharing: taking turns cannot do more                    */
+#define EPOCHS_MIN 4u   /* what did more goes on for so many before the other is tried */
+#define EPOCHS_MAX 32u  /* ... doubled each time that it is confirmed, at most         */
 #define TRUST_MUX  6u   /* points from which on it takes turns ...                   */
 #define TRUST_BACK 2u   /* ... until it is down to these                              */
 #define TRUST_MAX  8u
@@ -59,21 +67,26 @@ typedef struct account {
     uint64_t idle_ns; /* when its last step ended       */
     uint64_t gap_ns;  /* from a step's end to the next asking, smoothed */
     uint64_t n_mispredicted;
+    uint64_t best_ns; /* of its first steps, alone */
     uint32_t n_steps; /* ended */
     uint32_t points;  /* of distrust */
     uint32_t n_good;  /* steps as foreseen in a row; the ramp */
     bool     takes_turns;
+    bool     warm;  /* past its first steps */
+    bool     alone; /* nobody was beside it in its present step */
 } account;
 
 /* Does running beside each other pay?  Work done (solo time) per time, epoch by epoch. */
 typedef struct trial {
-    uint64_t from_ns;    /* the present epoch began; 0: none yet                    */
-    double   work_ns;    /* ... done in whole steps since                           */
-    double   partial_ns; /* ... done in unfinished ones when it began                */
-    double   turns_rate; /* of taking turns, as measured; 0: never                   */
-    bool     turns;      /* all take turns in this epoch                            */
-    uint32_t n_left;     /* epochs of taking turns to come                          */
-    uint32_t n_next;     /* ... after the next trial that does not pay               */
+    uint64_t from_ns;      /* the present epoch began; 0: none yet                  */
+    double   work_ns;      /* ... done in whole steps since                         */
+    double   partial_ns;   /* ... done in unfinished ones when it began              */
+    double   rate[2];      /* of sharing, of taking turns, as measured; 0: not yet   */
+    uint64_t budget_bytes; /* ... with this one                                     */
+    bool     turns;        /* all take turns in this epoch                          */
+    bool     choice;       /* ... in all epochs but those of trial                   */
+    uint32_t n_left;       /* epochs before the other way is tried; 0: this is a trial */
+    uint32_t n_next;       /* ... after the next trial that confirms it              */
 } trial;
 
 typedef struct zico {
@@ -130,7 +143,7 @@ static bool
 runs_alone(const zico *z, const zi_job_view *j)
 {
     const account *a = &z->job[j->id];
-    return z->trial.turns || a->takes_turns || a->n_steps < ALONE;
+    return z->trial.turns || a->takes_turns || !a->warm;
 }
 
 /* -- lag ---------------------------------------------------------------------------------- */
@@ -168,7 +181,7 @@ sum_up(choice *c, zico *z, const zi_view *v, uint64_t now_ns)
             if (is_on_time(j, now_ns)) {
                 c->n_on_time++;
                 c->turns |= runs_alone(z, j);
-                c->fresh |= a->n_steps < ALONE;
+                c->fresh |= !a->warm;
             }
             double rest = (double)zi_sweep_rest(j, now_ns);
             if (rest > c->longest_rest) c->longest_rest = rest;
@@ -177,20 +190,35 @@ sum_up(choice *c, zico *z, const zi_view *v, uint64_t now_ns)
     }
 }
 
-/* Time goes on: everybody who wants to run is owed a share of it. */
+/* The farthest behind of those that want to run, as if they had not begun their steps. */
+static double
+most_lag(const choice *c)
+{
+    double most = 0;
+    for (size_t i = 0; i < c->v->n_jobs; i++) {
+        const zi_job_view *j = &c->v->job[i];
+        double             lag = c->z->job[j->id].lag_ns;
+        if (lag > most && wants(c->z, j, c->now_ns)) most = lag;
+    }
+    return most;
+}
+
+/* Time goes on: everybody who wants to run is owed a share of it; who does not is forgiven. */
 static void
 accrue(choice *c)
 {
-    double passed = (double)(c->now_ns - c->z->last_ns);
+    double passed = (double)(c->now_ns - c->z->last_ns), most = most_lag(c);
 
-    if (c->z->last_ns && c->weights > 0)
-        for (size_t i = 0; i < c->v->n_jobs; i++) {
-            const zi_job_view *j = &c->v->job[i];
-            account           *a = &c->z->job[j->id];
-            if (wants(c->z, j, c->now_ns)) a->lag_ns += passed * weight(j) / c->weights;
-            if (a->lag_ns > 8 * c->longest) a->lag_ns = 8 * c->longest;
-            if (a->lag_ns < -c->longest) a->lag_ns = -c->longest;
-        }
+    for (size_t i = 0; c->z->last_ns && i < c->v->n_jobs; i++) {
+        const zi_job_view *j = &c->v->job[i];
+        account           *a = &c->z->job[j->id];
+        if (wants(c->z, j, c->now_ns))
+            a->lag_ns += passed * weight(j) / c->weights;
+        else if (a->lag_ns < most)
+            a->lag_ns = a->lag_ns + passed < most ? a->lag_ns + passed : most;
+        if (a->lag_ns > 8 * c->longest) a->lag_ns = 8 * c->longest;
+        if (a->lag_ns < -c->longest) a->lag_ns = -c->longest;
+    }
     c->z->last_ns = c->now_ns;
 }
 
@@ -283,19 +311,51 @@ begin_epoch(const choice *c)
     t->partial_ns = partial_work(c);
 }
 
-/* Everything is different now: sharing is tried anew. */
+/* Everything is different now: both ways are tried anew. */
 static void
-begin_trials(zico *z)
+begin_trials(zico *z, uint64_t budget_bytes)
 {
-    z->trial = (trial){.turns_rate = z->trial.turns_rate, .n_next = EPOCHS_MIN};
+    z->trial = (trial){.n_next = EPOCHS_MIN, .budget_bytes = budget_bytes};
 }
 
 static bool
 somebody_fresh(const choice *c)
 {
-    for (size_t i = 0; i < c->v->n_jobs; i++)
-        if (c->z->job[c->v->job[i].id].n_steps <= ALONE) return true;
+    for (size_t i = 0; i < c->v->n_jobs; i++) {
+        const account *a = &c->z->job[c->v->job[i].id];
+        if (c->v->job[i].has_steps && !a->warm) return true;
+    }
     return false;
+}
+
+static void
+go_on_with(trial *t, bool turns)
+{
+    t->n_next = t->choice != turns           ? EPOCHS_MIN
+                : 2 * t->n_next < EPOCHS_MAX ? 2 * t->n_next
+                                             : EPOCHS_MAX;
+    t->turns = t->choice = turns;
+    t->n_left = t->n_next;
+}
+
+/* Sharing or taking turns next, and for how long? */
+static void
+judge_epoch(trial *t, double rate)
+{
+    double *mine = &t->rate[t->turns];
+    bool    was_trial = t->n_left == 0;
+
+    *mine = *mine > 0 ? (*mine + rate) / 2 : rate;
+    if (!t->turns && rate >= SURE_RATE) {
+        if (was_trial) go_on_with(t, false);
+    } else if (!was_trial && --t->n_left > 0) {
+        return;
+    } else if (!was_trial || t->rate[!t->turns] <= 0) {
+        t->turns = !t->turns; /* a trial of the other way */
+        t->n_left = 0;
+    } else {
+        go_on_with(t, t->rate[true] >= t->rate[false]);
+    }
 }
 
 /* At the end of an epoch: judge it and choose the next one. */
@@ -310,20 +370,7 @@ try_sharing(const choice *c)
         return;
     }
     if (passed < EPOCH * c->longest) return;
-    double rate = (t->work_ns + partial_work(c) - t->partial_ns) / passed;
-    double turns = t->turns_rate > 0 ? t->turns_rate : TURNS_RATE;
-    if (t->turns) {
-        t->turns_rate = t->turns_rate > 0 ? (turns + rate) / 2 : rate;
-        if (t->turns_rate > 1) t->turns_rate = 1;
-        if (t->n_left > 0) t->n_left--;
-        t->turns = t->n_left > 0;
-    } else if (rate < turns) {
-        t->turns = true;
-        t->n_left = t->n_next;
-        t->n_next = 2 * t->n_next < EPOCHS_MAX ? 2 * t->n_next : EPOCHS_MAX;
-    } else {
-        t->n_next = EPOCHS_MIN;
-    }
+    judge_epoch(t, (t->work_ns + partial_work(c) - t->partial_ns) / passed);
     begin_epoch(c);
 }
 
@@ -427,8 +474,7 @@ may_run_beside(const choice *c, size_t i)
 {
     if (!zi_policy_core_free(c->v, i)) return false;
     if (c->n_on_time == 0) return true; /* who is overdue may never end: tides decide */
-    if (c->z->trial.turns || c->fresh || c->z->job[c->v->job[i].id].n_steps < ALONE)
-        return false;
+    if (c->z->trial.turns || c->fresh || !c->z->job[c->v->job[i].id].warm) return false;
     return peaks_fit(c, i) || (!c->turns && !runs_alone(c->z, &c->v->job[i]));
 }
 
@@ -513,12 +559,34 @@ is_unfair(const choice *c, const pick *p)
            p->cost > cost_of_waiting(c);
 }
 
+/* Taking turns: who is most behind, if nobody runs; just after a step also a job that is about
+ * to ask again. */
+static pick
+choose_in_turn(const choice *c, zi_out *out)
+{
+    pick   best = {.job = SIZE_MAX, .wake_ns = UINT64_MAX};
+    size_t next = SIZE_MAX;
+
+    for (size_t i = 0; i < c->v->n_jobs; i++) {
+        if (!is_victim(c, i) || c->v->job[i].state == ZI_JOB_RUNNING) continue;
+        if (is_asking(c, i)) say(c, out, i, ZI_REASON_TURN);
+        if (next == SIZE_MAX || lag_of(c, i) > lag_of(c, next)) next = i;
+    }
+    if (next == SIZE_MAX || c->n_on_time > 0) return best;
+    if (is_asking(c, next))
+        best.job = next;
+    else
+        best.wake_ns = WAKE_NS;
+    return best;
+}
+
 static void
 decide(const choice *c, zi_out *out)
 {
-    pick p = choose(c, out);
+    bool turns = c->z->trial.turns && c->n_running == 0;
+    pick p = turns ? choose_in_turn(c, out) : choose(c, out);
 
-    if (p.job != SIZE_MAX && is_unfair(c, &p)) {
+    if (p.job != SIZE_MAX && !turns && is_unfair(c, &p)) {
         say(c, out, p.job, ZI_REASON_FAIRNESS);
         p.job = SIZE_MAX;
         if (p.wake_ns > 5 * WAKE_NS) p.wake_ns = c->n_about ? WAKE_NS : 5 * WAKE_NS;
@@ -534,14 +602,41 @@ decide(const choice *c, zi_out *out)
 
 /* -- events ------------------------------------------------------------------------------- */
 
+/* A step began: who is alone in its own? */
+static void
+note_company(zico *z, const zi_view *v, size_t starter)
+{
+    bool alone = true;
+
+    for (size_t i = 0; i < v->n_jobs; i++) {
+        if (i == starter || v->job[i].state != ZI_JOB_RUNNING) continue;
+        z->job[v->job[i].id].alone = false;
+        alone = false;
+    }
+    z->job[v->job[starter].id].alone = alone;
+}
+
+/* One of a job's first steps is over, which it ran alone: was it still warming up? */
+static void
+note_warmth(account *a, const zi_job_view *j)
+{
+    uint64_t net = j->last_step_ns > j->stall_ns ? j->last_step_ns - j->stall_ns : 0;
+
+    if (a->warm) return;
+    a->warm = a->n_steps >= ALONE_MAX ||
+              (a->n_steps >= ALONE_MIN && net + net / ALONE_PART >= a->best_ns);
+    if (a->best_ns == 0 || net < a->best_ns) a->best_ns = net;
+}
+
 static void
 step_ended(zico *z, const zi_job_view *j)
 {
     account *a = &z->job[j->id];
 
-    a->lag_ns -= solo_ns(j);
+    a->lag_ns -= a->alone ? (double)j->last_step_ns : solo_ns(j);
     z->trial.work_ns += solo_ns(j);
     if (a->n_steps < UINT32_MAX) a->n_steps++;
+    note_warmth(a, j);
     if (j->n_mispredicted > a->n_mispredicted) {
         a->n_mispredicted = j->n_mispredicted;
         a->points = a->points + 2 < TRUST_MAX ? a->points + 2 : TRUST_MAX;
@@ -571,8 +666,9 @@ zico_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
     if (ev->kind == ZI_EVENT_JOIN || ev->kind == ZI_EVENT_LEAVE)
         z->job[v->job[ev->job].id] = (account){0};
     if (ev->kind == ZI_EVENT_JOIN || ev->kind == ZI_EVENT_LEAVE ||
-        ev->kind == ZI_EVENT_BUDGET)
-        begin_trials(z);
+        z->trial.budget_bytes != v->budget_bytes)
+        begin_trials(z, v->budget_bytes);
+    if (ev->kind == ZI_EVENT_STEP_BEGAN) note_company(z, v, ev->job);
     if (ev->kind == ZI_EVENT_LEASE_ASK) return;
     if (ev->kind == ZI_EVENT_STEP_ASK && z->job[v->job[ev->job].id].idle_ns) {
         account *a = &z->job[v->job[ev->job].id];

@@ -126,6 +126,7 @@ typedef struct zi_loader_options {
     bool             in_order;  /* no shuffling: 0, 1, 2, ... and round again */
     unsigned         n_threads; /* 0: 1                                       */
     unsigned         n_ahead;   /* batches prepared at most; 0: 4             */
+    unsigned         pause_ms;  /* a batch takes so much longer: a slow disk  */
 } zi_loader_options;
 
 ZICO_NODISCARD zico_status zi_loader_new(const zi_loader_options *opt,

@@ -13,6 +13,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "base/check.h"
@@ -62,6 +63,14 @@ fill(const zi_loader *l, slot *s, uint64_t number)
     return ZICO_OK;
 }
 
+/* As a slow disk would. */
+static void
+pause_for(unsigned ms)
+{
+    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    if (ms) (void)nanosleep(&t, NULL);
+}
+
 static void *
 work(void *arg)
 {
@@ -75,6 +84,7 @@ work(void *arg)
         if (l->stop) break;
         slot *s = &l->ring[number % l->opt.n_ahead]; /* L2 */
         pthread_mutex_unlock(&l->mu);
+        pause_for(l->opt.pause_ms);
         zico_status st = fill(l, s, number);
         pthread_mutex_lock(&l->mu);
         s->status = st;

@@ -205,7 +205,8 @@ open_loader(run *r, zi_loader **ret_loader)
                                   .batch = (uint64_t)r->io.batch,
                                   .position = r->position,
                                   .seed = r->o.seed,
-                                  .n_threads = r->o.loader_threads};
+                                  .n_threads = r->o.loader_threads,
+                                  .pause_ms = r->o.loader_pause_ms};
     return zi_loader_new(&lo, ret_loader);
 }
 

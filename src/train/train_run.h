@@ -45,11 +45,12 @@ typedef struct zi_run_options {
     zi_data_spec data;
     zi_optim     optim;
     const char  *optim_name;
-    zi_schedule  schedule;       /* total is set here                          */
-    uint64_t     steps;          /* in all, resumed ones included              */
-    double       epochs;         /* > 0: in place of steps                     */
-    unsigned     n_threads;      /* 0: all cores                               */
-    unsigned     loader_threads; /* 0: 1                                       */
+    zi_schedule  schedule;        /* total is set here                          */
+    uint64_t     steps;           /* in all, resumed ones included              */
+    double       epochs;          /* > 0: in place of steps                     */
+    unsigned     n_threads;       /* 0: all cores                               */
+    unsigned     loader_threads;  /* 0: 1                                       */
+    unsigned     loader_pause_ms; /* each batch takes so much longer           */
     uint64_t     seed;
     const char  *save;   /* NULL: do not (but see stop)                        */
     uint64_t     every;  /* 0: only at the end                                 */

@@ -103,6 +103,18 @@ class Files(unittest.TestCase):
             self.assertIn("oh dear", f.read())
         self.assertTrue(os.path.exists(os.path.join(self.dir, "o", "memory.svg")))
 
+    def test_delay_and_percent(self):
+        """A budget in percent of the sum of solo peaks, and a job that starts after all others have
+        ended: it is measured alone like the others, the broker waits for it, and both finish."""
+        text = GOOD.replace("budget: 200M", "budget: 90%").replace(
+            "  - name: two\n", "  - name: two\n    delay: 4\n")
+        done = self.zico("run", self.write(text), "--json", "--quiet", "--out", "o")
+        self.assertEqual(0, done.returncode, done.stderr)
+        said = json.loads(done.stdout)
+        jobs = {j["job"]: j for j in said["jobs"]}
+        self.assertEqual([6, 6], [jobs[n]["steps"] for n in ("one", "two")])
+        self.assertGreaterEqual(said["wall_ns"], 4e9)
+
     def test_interrupt(self):
         """Ctrl-C stops all jobs in order: nobody is left, no socket is left, the exit code is 130."""
         name = self.write(GOOD.replace("steps: 6", "steps: 1000000"))

@@ -179,11 +179,121 @@ random_mixes(void **state)
     }
 }
 
+/* Jobs that do not gain by sharing (a core more is worth its time: scaling 1, and they hinder each
+ * other by a tenth besides) take turns soon: at most 3 % below temporal, nobody below 0.95. */
+static void
+sharing_that_does_not_pay(void **state)
+{
+    mix m = {0};
+    (void)state;
+    add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 220 * MS);
+    add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 130 * MS);
+    add_job(&m, ZI_SIM_BEEFY, 400 * MB, 340 * MS);
+    for (size_t i = 0; i < m.n; i++) {
+        m.job[i].scaling = 1.15;
+        m.job[i].time_noise = 0.05;
+    }
+    for (int b = 0; b < 2; b++) {
+        outcome t = run(&m, "temporal", b ? 0.65 : 1.2, 60, 1);
+        outcome s = run(&m, "spatial", 1.2, 60, 1);
+        outcome z = run(&m, "zico", b ? 0.65 : 1.2, 60, 1);
+        printf("no gain, %s: temporal %.3f unlimited %.3f zico %.3f, slowest %.3f\n",
+               b ? "65 %" : "unlimited", t.total, s.total, z.total, slowest(&m, &z, &t));
+        assert_true(s.total < 0.95 * t.total);
+        assert_true(z.total >= 0.97 * t.total);
+        assert_true(slowest(&m, &z, &t) >= 0.95);
+    }
+}
+
+/* Its first step takes three times as long as the others, as memory is touched for the first time:
+ * its share is reckoned from what its steps take later on. */
+static void
+slow_first_steps(void **state)
+{
+    mix m = {0};
+    (void)state;
+    add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 220 * MS);
+    add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 130 * MS);
+    m.job[1].warm_up = 3;
+    outcome t = run(&m, "temporal", 0.65, 60, 1);
+    outcome z = run(&m, "zico", 0.65, 60, 1);
+    printf("slow first steps: slowest %.3f of its share\n", slowest(&m, &z, &t));
+    assert_true(slowest(&m, &z, &t) >= 0.97);
+}
+
+/* A job that waits for its input as long as it computes needs less than its share and gets what it
+ * gets under temporal, beside one that computes all the time, whether sharing pays or not. */
+static void
+waits_for_data(void **state)
+{
+    static const double scaling[] = {0.5, 1.15};
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        mix m = {0};
+        add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 220 * MS);
+        add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 130 * MS);
+        m.job[0].scaling = m.job[1].scaling = scaling[k];
+        m.job[1].gap_ns = 170 * MS;
+        outcome t = run(&m, "temporal", 0.65, 60, 1);
+        outcome z = run(&m, "zico", 0.65, 60, 1);
+        printf("waits for data, scaling %.2f: temporal %.3f %.3f, zico %.3f %.3f\n",
+               scaling[k], t.job[0], t.job[1], z.job[0], z.job[1]);
+        assert_true(z.total >= 0.97 * t.total);
+        assert_true(slowest(&m, &z, &t) >= 0.93);
+    }
+}
+
+/* Policies in turn, five seconds each: what each job makes lies between what it makes under the one
+ * and under the other, and nobody stands still. */
+static void
+relay_of_two(void **state)
+{
+    mix m = {0};
+    (void)state;
+    add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 220 * MS);
+    add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 130 * MS);
+    m.job[0].scaling = m.job[1].scaling = 0.5;
+    outcome t = run(&m, "temporal", 1.2, 60, 1), s = run(&m, "spatial", 1.2, 60, 1);
+    outcome both = run(&m, "relay:temporal+spatial/5", 1.2, 60, 1);
+    outcome one = run(&m, "relay:zico/5", 0.65, 60, 1), z = run(&m, "zico", 0.65, 60, 1);
+    double  middle = (t.total + s.total) / 2;
+    printf(
+        "relay: temporal %.3f, spatial %.3f, both %.3f; zico %.3f, alone in relay %.3f\n",
+        t.total, s.total, both.total, z.total, one.total);
+    assert_true(both.total > 0.95 * middle && both.total < 1.02 * middle);
+    assert_true(slowest(&m, &both, &t) > 0.95);
+    assert_true(one.total > 0.99 * z.total && one.total < 1.01 * z.total);
+}
+
+/* Lists that make no sense are refused. */
+static void
+relay_of_nobody(void **state)
+{
+    static const char *const bad[] = {"relay",        "relay:",           "relay:zico+",
+                                      "relay:nobody", "relay:relay:zico", "relay:zico/",
+                                      "relay:zico/0", "relay:zico/5s",    "relay:zico/x"};
+    mix                      m = {0};
+    zi_sim_result            res;
+    zi_sim_job_result        per[N_MAX];
+    (void)state;
+    add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 220 * MS);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        zi_sim_options opt = {.policy = bad[i],
+                              .region_bytes = 8 * MB,
+                              .budget_bytes = 1000 * MB,
+                              .n_cores = 2,
+                              .horizon_ns = SECOND};
+        assert_int_equal(ZICO_E_ARG, zi_sim_run(&opt, m.job, m.n, &res, per));
+    }
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(long_and_short),
+        cmocka_unit_test(long_and_short),   cmocka_unit_test(sharing_that_does_not_pay),
+        cmocka_unit_test(slow_first_steps), cmocka_unit_test(waits_for_data),
+        cmocka_unit_test(relay_of_two),     cmocka_unit_test(relay_of_nobody),
         cmocka_unit_test(random_mixes),
     };
     return t_main(tests);

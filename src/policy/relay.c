@@ -1,0 +1,186 @@
+/* relay.c -- several policies in turn, some seconds each, over the same jobs.
+ *
+ * ORIGIN   zico: for measuring policies against each other.  A machine drifts by more than two
+ *          policies differ; side by side in one run, minutes become seconds apart, and
+ *          first steps are made once.
+ * WE DO    "relay:temporal+spatial+zico/6": six seconds each.  Leg k of n decides while
+ *          (now / 6 s) % n == k, so whoever measures can tell from the clock.  At the end of
+ *          a leg nobody begins; when all steps have ended, and SETTLE has passed in which the
+ *          budget may be changed, the next one takes over.
+ * CLOCKS   A leg's time stands still while others decide: it goes on where it stopped.
+ * WE DROP  Suspending: a job that one policy moved out would be missing in the next one's leg.
+ * CHECKED  zico_policy_test.c: two make what lies between them; one alone makes what it makes
+ *          without.
+ */
+#include "policy/policy_common.h"
+
+#include <stdalign.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/check.h"
+
+#define LEGS_MAX  8u
+#define LEG_BYTES (128u << 10) /* the largest state that fits */
+#define SECONDS   6.0          /* of a leg, if nothing else is said */
+#define SETTLE_NS 150000000ull /* between two legs, at least */
+
+typedef struct leg {
+    const zi_policy_ops *ops;
+    uint64_t             away_ns; /* time that it did not see */
+    uint64_t             left_ns; /* when it stopped deciding */
+    uint64_t             budget_bytes;
+} leg;
+
+typedef struct relay {
+    uint64_t    leg_ns;
+    size_t      n, at; /* the leg that decides */
+    leg         leg[LEGS_MAX];
+    zi_job_view job[ZI_LEDGER_JOBS_MAX]; /* as the leg sees them */
+    alignas(max_align_t) unsigned char state[LEGS_MAX][LEG_BYTES];
+} relay;
+
+/* One name of the list, n characters. */
+static zico_status
+add_leg(relay *r, const char *name, size_t n, uint64_t seed)
+{
+    char        word[64];
+    const char *arg;
+
+    if (r->n == LEGS_MAX || n == 0 || n >= sizeof word) return ZICO_E_ARG;
+    memcpy(word, name, n);
+    word[n] = 0;
+    const zi_policy_ops *ops = zi_policy_find(word, &arg);
+    if (!ops || ops == &zi_policy_relay || ops->state_size > LEG_BYTES) return ZICO_E_ARG;
+    r->leg[r->n].ops = ops;
+    return ops->init(r->state[r->n++], arg, seed);
+}
+
+static zico_status
+relay_init(void *state, const char *arg, uint64_t seed)
+{
+    relay      *r = state;
+    const char *slash = strchr(arg, '/');
+    size_t      len = slash ? (size_t)(slash - arg) : strlen(arg);
+    char       *end = NULL;
+    double      seconds = slash ? strtod(slash + 1, &end) : SECONDS;
+
+    if ((slash && (end == slash + 1 || *end)) || !(seconds >= 1 && seconds <= 3600))
+        return ZICO_E_ARG;
+    r->leg_ns = (uint64_t)(seconds * 1e9);
+    for (size_t at = 0; at <= len;) {
+        const char *plus = memchr(arg + at, '+', len - at);
+        size_t      n = plus ? (size_t)(plus - (arg + at)) : len - at;
+        zico_status st = add_leg(r, arg + at, n, seed);
+        if (st < 0) return st;
+        at += n + 1;
+    }
+    return ZICO_OK;
+}
+
+static uint64_t
+earlier(uint64_t at_ns, uint64_t by_ns)
+{
+    return at_ns > by_ns ? at_ns - by_ns : 0;
+}
+
+/* What a leg sees: its own clock, and while it ends the budget that it had. */
+static zi_view
+seen_by(relay *r, const leg *l, const zi_view *v, bool ending)
+{
+    zi_view own = *v;
+
+    for (size_t i = 0; i < v->n_jobs; i++) {
+        zi_job_view *j = &r->job[i];
+        *j = v->job[i];
+        j->joined_ns = earlier(j->joined_ns, l->away_ns);
+        j->asked_ns = earlier(j->asked_ns, l->away_ns);
+        j->began_ns = earlier(j->began_ns, l->away_ns);
+        j->last_region_ns = earlier(j->last_region_ns, l->away_ns);
+    }
+    own.job = r->job;
+    if (ending) own.budget_bytes = l->budget_bytes;
+    return own;
+}
+
+/* Lets leg k see the event.  While it ends nobody begins. */
+static void
+pass_on(relay *r, size_t k, const zi_view *v, const zi_event *ev, bool ending,
+        zi_out *out)
+{
+    leg     *l = &r->leg[k];
+    zi_view  own = seen_by(r, l, v, ending);
+    zi_event at = *ev;
+    size_t   n = 0;
+
+    if (!ending) l->budget_bytes = v->budget_bytes;
+    at.now_ns = earlier(ev->now_ns, l->away_ns);
+    l->ops->on_event(r->state[k], &own, &at, out);
+    for (size_t i = 0; i < out->n; i++) {
+        zi_answer a = out->answer[i];
+        if (a.kind == ZI_ANSWER_WAKE_AT) a.value += l->away_ns;
+        if (a.kind == ZI_ANSWER_SUSPEND || (ending && a.kind == ZI_ANSWER_GO)) continue;
+        out->answer[n++] = a;
+    }
+    out->n = n;
+}
+
+/* Those that do not decide hear who comes and goes. */
+static void
+tell_the_others(relay *r, const zi_view *v, const zi_event *ev, zi_out *out)
+{
+    for (size_t k = 0; k < r->n; k++) {
+        if (k == r->at) continue;
+        leg     *l = &r->leg[k];
+        uint64_t before = l->away_ns;
+        l->away_ns += earlier(ev->now_ns, l->left_ns); /* its clock stands */
+        pass_on(r, k, v, ev, true, out);
+        l->away_ns = before;
+        out->n = 0;
+    }
+}
+
+static void
+hand_over(relay *r, size_t next, uint64_t now_ns)
+{
+    r->leg[r->at].left_ns = now_ns;
+    r->at = next;
+    r->leg[next].away_ns += earlier(now_ns, r->leg[next].left_ns);
+}
+
+static bool
+somebody_runs(const zi_view *v)
+{
+    for (size_t i = 0; i < v->n_jobs; i++)
+        if (v->job[i].state == ZI_JOB_RUNNING) return true;
+    return false;
+}
+
+static void
+relay_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
+{
+    relay   *r = state;
+    size_t   due = (size_t)(ev->now_ns / r->leg_ns % r->n);
+    uint64_t since = ev->now_ns % r->leg_ns;
+    bool     ending = due != r->at;
+
+    if (ev->kind == ZI_EVENT_JOIN || ev->kind == ZI_EVENT_LEAVE)
+        tell_the_others(r, v, ev, out);
+    pass_on(r, r->at, v, ev, ending, out);
+    if (ending && since >= SETTLE_NS && !somebody_runs(v)) {
+        zi_event begin = {ZI_EVENT_TIMER, ev->now_ns, SIZE_MAX, 0, 0, 0};
+        hand_over(r, due, ev->now_ns);
+        out->n = 0;
+        pass_on(r, due, v, &begin, false, out);
+        ending = false;
+    }
+    uint64_t boundary = ev->now_ns - since + (ending ? SETTLE_NS : r->leg_ns);
+    if (boundary > ev->now_ns) zi_out_add(out, ZI_ANSWER_WAKE_AT, 0, 0, boundary);
+}
+
+const zi_policy_ops zi_policy_relay = {
+    .name = "relay",
+    .origin = "zico: policies in turn, for measuring",
+    .state_size = sizeof(relay),
+    .init = relay_init,
+    .on_event = relay_on_event,
+};
