@@ -53,11 +53,19 @@ JOBS = {
     "resnet20": ("resnet20:classes=10", 192, "momentum"),
     "lstm": ("lstm_lm:vocab=4000,width=100,hidden=100,layers=2,seq=35", 216, "sgd"),
     "gpt": ("gpt:vocab=256,seq=128,width=192,layers=4,heads=4", 40, "momentum"),
+    # a second core gains them nothing (many small kernels): they get the one that is best for them
+    "small": ("lstm_lm:vocab=64,width=32,hidden=32,layers=3,seq=600", 144, "sgd", "--threads", "1"),
+    "thin": ("gpt:vocab=128,seq=64,width=32,layers=12,heads=4", 128, "momentum", "--threads", "1"),
+    # waits for its data more than half of the time
+    "loaded": ("mobilenet_v2:classes=10,size=64", 64, "momentum", "--loader-pause", "300"),
 }
 MIXES = {
     "pair-same": ["mobile", "mobile"],
     "pair-long-short": ["dense", "mobile"],
+    "pair-small": ["small", "thin"],
+    "pair-data": ["loaded", "small"],
     "three": ["mobile", "unet", "lstm"],
+    "three-small": ["small", "thin", "small"],
     "four": ["mobile", "dense", "unet", "gpt"],
     "eight": ["mobile", "dense", "unet", "gpt", "mobile", "resnet20", "unet", "lstm"],
 }
@@ -275,7 +283,8 @@ def measure_solo(names, plenty, folder):
 
 def run_legs(names, total, legs, seconds, until, env, keep):
     """Policies in turn over one set of jobs, rounds of legs of so many seconds, until that time."""
-    policy = "relay:" + "+".join(LEGS[k][0] for k in legs) + f"/{seconds:g}"
+    seconds = round(seconds, 1)
+    policy = "relay:" + "+".join(LEGS[k][0][:2] for k in legs) + f"/{seconds:g}"
     length = seconds * len(legs)
     with Run(names, policy, total * 130 // 100, env=env) as r:
         r.warm_up(WARM)

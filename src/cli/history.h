@@ -18,6 +18,8 @@ typedef struct zi_history zi_history;
 zico_status zi_history_new(zi_history **ret_history);
 void        zi_history_free(zi_history *h); /* NULL is fine */
 
+/* Jobs are drawn in this order, others below them as they come. */
+void zi_history_expect(zi_history *h, const char *name);
 /* Time counts from the first picture.  Jobs are told apart by name. */
 zico_status zi_history_add(zi_history *h, const zi_picture *p);
 

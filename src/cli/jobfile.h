@@ -61,6 +61,7 @@ typedef struct zi_jobfile {
 
     uint64_t budget_bytes;   /* 0: a share, or not given               */
     uint32_t budget_percent; /* of the sum of solo peaks; 0: not given */
+    uint64_t solo_sum_bytes; /* that sum, once measured; 0: not        */
     uint64_t region_bytes;
 } zi_jobfile;
 

@@ -64,7 +64,10 @@ job_row(zi_table *t, const zi_live_job *j)
     zi_table_u64(t, s->peak_bytes);
     zi_live_doing(j, &text);
     zi_table_text(t, zi_str_get(&text));
-    zi_table_text(t, j->seen.note[0] ? j->seen.note : j->last_line);
+    if (j->seen.note[0]) /* step and loss say what a native job's last line would */
+        zi_table_text(t, j->seen.note);
+    else
+        zi_table_text(t, j->ever && s->loss_micro != INT64_MIN ? "" : j->last_line);
     zi_str_free(&text);
 }
 

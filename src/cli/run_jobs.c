@@ -326,6 +326,7 @@ fill_result(const run *r, zi_run_result *ret)
         ret->exchanged_bytes += ret->job[i].exchanged_bytes;
         ret->n_failed += ret->job[i].exit_code != 0;
     }
+    if (r->file->solo_sum_bytes) ret->sum_peaks_bytes = r->file->solo_sum_bytes;
 }
 
 static void
@@ -375,6 +376,8 @@ run_once(const zi_run_options *opt, const zi_jobfile *file, const zi_crew_option
     r.live = zi_calloc(file->jobs_count, sizeof *r.live);
     st = r.mem && r.live ? zi_history_new(&r.history) : ZICO_E_NOMEM;
     if (st < 0) goto undo;
+    for (unsigned i = 0; i < file->jobs_count; i++)
+        zi_history_expect(r.history, file->jobs[i].name);
     follow_broker(&r);
     r.begin_ns = r.os->now_ns(r.os);
     st = zi_crew_new(crew, file, &r.crew);
@@ -500,6 +503,7 @@ settle_budget(const zi_run_options *opt, zi_jobfile *file, uint64_t *ret_bytes)
     *ret_bytes = file->budget_bytes;
     if (!file->budget_percent) return ZICO_OK;
     ZI_TRY(measure_peaks(opt, file, &sum));
+    file->solo_sum_bytes = sum;
     *ret_bytes = sum / 100 * file->budget_percent;
     *ret_bytes = (*ret_bytes + (2u << 20) - 1) & ~(uint64_t)((2u << 20) - 1);
     fprintf(stderr, "budget %s: %u %% of the sum of solo peaks, %s\n",

@@ -50,7 +50,8 @@
 #define VICTIMS    3u
 #define GAP_NS     10000000u /* jobs that take longer between two steps are not waited for */
 #define WAKE_NS    1000000u /* soonest look again                                        */
-#define ALONE_MIN  2u /* steps of a new job that nobody runs beside ...               */
+#define LOOKS      16.0 /* in the longest step, while somebody is held back           */
+#define ALONE_MIN  2u   /* steps of a new job that nobody runs beside ...               */
 #define ALONE_MAX  5u /* ... as long as each is faster than the one before by more than */
 #define ALONE_PART 10u  /* ... this part                                             */
 #define EPOCH      6.0  /* longest steps: how long sharing, or taking turns, is tried  */
@@ -580,6 +581,14 @@ choose_in_turn(const choice *c, zi_out *out)
     return best;
 }
 
+/* When nothing happens before: a part of the longest step, as lags change with time. */
+static uint64_t
+look_again(const choice *c)
+{
+    uint64_t part = (uint64_t)(c->longest / LOOKS);
+    return part > 5 * WAKE_NS ? part : 5 * WAKE_NS;
+}
+
 static void
 decide(const choice *c, zi_out *out)
 {
@@ -589,7 +598,8 @@ decide(const choice *c, zi_out *out)
     if (p.job != SIZE_MAX && !turns && is_unfair(c, &p)) {
         say(c, out, p.job, ZI_REASON_FAIRNESS);
         p.job = SIZE_MAX;
-        if (p.wake_ns > 5 * WAKE_NS) p.wake_ns = c->n_about ? WAKE_NS : 5 * WAKE_NS;
+        uint64_t soon = c->n_about ? WAKE_NS : look_again(c);
+        if (p.wake_ns > soon) p.wake_ns = soon;
     }
     zi_policy_divide_cores(c->v, p.job, p.job == SIZE_MAX ? 0 : count_soon(c, p.job),
                            out);

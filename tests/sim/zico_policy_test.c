@@ -269,9 +269,10 @@ relay_of_two(void **state)
 static void
 relay_of_nobody(void **state)
 {
-    static const char *const bad[] = {"relay",        "relay:",           "relay:zico+",
-                                      "relay:nobody", "relay:relay:zico", "relay:zico/",
-                                      "relay:zico/0", "relay:zico/5s",    "relay:zico/x"};
+    static const char *const bad[] = {"relay",        "relay:",       "relay:zico+",
+                                      "relay:nobody", "relay:q+zico", "relay:relay:zico",
+                                      "relay:zico/",  "relay:zico/0", "relay:zico/5s",
+                                      "relay:zico/x"};
     mix                      m = {0};
     zi_sim_result            res;
     zi_sim_job_result        per[N_MAX];
