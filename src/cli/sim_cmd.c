@@ -86,6 +86,11 @@ static zico_status
 add_policy(study *s, const char *word)
 {
     const char *arg;
+    if (!strcmp(word, "all")) {
+        for (size_t i = 0; zi_policy_at(i); i++)
+            ZI_TRY(add_policy(s, zi_policy_at(i)->name));
+        return ZICO_OK;
+    }
     if (s->n_policies == POLICIES_MAX || !zi_policy_find(word, &arg)) {
         fprintf(stderr, "zico sim: no policy is called '%s'; there are:", word);
         for (size_t i = 0; zi_policy_at(i); i++)
@@ -377,7 +382,7 @@ zi_cmd_sim(int argc, char **argv)
     size_t       n_rest = 0;
     const zi_arg arg[] = {
         {"policy", ZI_ARG_TEXT, &policy, "LIST",
-         "with commas between (" CHOICES
+         "with commas between, or all (" CHOICES
          "); salus:fifo, :pack, :srtf, :fair and gandiva[:slice=S] are known, too"},
         {"budget", ZI_ARG_TEXT, &budget, "LIST",
          "sizes, or shares of the sum of peaks (100% down to 50%)"},

@@ -169,6 +169,8 @@ class Files(unittest.TestCase):
         for r in rows:
             self.assertGreater(r["throughput"], 0.3, r)
             self.assertLessEqual(r["peak_bytes"], r["budget_bytes"])
+        rows = json.loads(self.zico("sim", name, "--json", "--budget", "80%", "--policy", "all").stdout)
+        self.assertEqual({"zico", "temporal", "spatial", "salus", "gandiva"}, {r["policy"] for r in rows})
         done = self.zico("sim", self.write(MIX.replace("lean", "leen"), "bad.yaml"))
         self.assertEqual(2, done.returncode)
         self.assertIn("bad.yaml:9: shape: 'leen' is none of", done.stderr)
