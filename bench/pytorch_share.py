@@ -2,9 +2,10 @@
 """pytorch_share -- unmodified PyTorch scripts under zico against the same scripts without it.
 
     pytorch_share.py [--parts solo,alone,mix,limit,threads] [--mixes 2,3,4] [--jobs 0,1,2,3]
-                     [--rounds N] [--results FILE] [--report]
+                     [--rounds N] [--steps N] [--threads 1,2] [--results FILE] [--report]
 
-solo     step time under the hook over plain, in turns, medians over all rounds
+solo     step time under the hook over plain: both processes stay up and do a few steps in turn;
+         medians over --rounds (9 and more are wanted), page faults and switches beside them
 alone    each script by itself, without zico, with one thread and with all cores
 mix      2, 3 and 4 scripts whose solo peaks add up to 160 % of the budget: all at once without
          a limit, then under zico (--steady: these scripts repeat to the byte); the kernel's figures beside the broker's; what jobs waited for
@@ -18,6 +19,7 @@ run at different times; --report prints the tables from that file (medians) and 
 import argparse
 import collections
 import json
+import math
 import os
 import re
 import resource
@@ -46,6 +48,9 @@ JOBS = [
 ]
 
 
+WARM_STEPS = 4  # make buffers, teach the broker; not counted
+
+
 def words(job, steps=None):
     return [PYTHON, os.path.join(SOURCE, "examples/pytorch", job.words[0]), *job.words[1:],
             "--steps", str(steps or job.steps)]
@@ -59,11 +64,6 @@ def env(threads):
     if threads:
         e["OMP_NUM_THREADS"] = str(threads)
     return e
-
-
-def step_times(text):
-    """Seconds of each step but the first two, which make buffers."""
-    return [float(t) for t in re.findall(r"^step \d+ .* time (\S+)", text, re.M)][2:]
 
 
 class Broker:
@@ -183,18 +183,94 @@ class Results:
 
 # -- measuring ---------------------------------------------------------------------------------------
 
+# Runs an example script whose steps wait for the word: `steps` lines on stdin, one line of JSON each.
+TURNS = """
+import json, os, resource, runpy, sys, time
+script, sys.argv = sys.argv[1], sys.argv[1:]
+sys.path.insert(0, os.path.dirname(script))
+import common
+
+def usage():
+    u = resource.getrusage(resource.RUSAGE_SELF)
+    return [u.ru_minflt, u.ru_nvcsw + u.ru_nivcsw, u.ru_utime, u.ru_stime]
+
+class Turns:
+    def __init__(self, pause=0.0):
+        self.left = self.wait()
+    def wait(self):
+        n = int(sys.stdin.readline() or 0)
+        if n == 0:
+            os._exit(0)
+        self.times, self.used, self.last = [], usage(), time.perf_counter()
+        return n
+    def step(self, i, loss):
+        float(loss)
+        now = time.perf_counter()
+        self.times.append(now - self.last)
+        self.last, self.left = now, self.left - 1
+        if self.left == 0:
+            used = [b - a for a, b in zip(self.used, usage())]
+            print(json.dumps({"times": self.times, "used": used}), flush=True)
+            self.left = self.wait()
+
+common.Log = Turns
+runpy.run_path(script, run_name="__main__")
+"""
+
+
+class Side:
+    """One of two processes that stay up and take turns."""
+
+    def __init__(self, command, threads):
+        self.process = subprocess.Popen(command, env=env(threads), stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+
+    def go(self, steps):
+        self.process.stdin.write(f"{steps}\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit("pytorch_share: a script ended early")
+        return json.loads(line)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def cpu_seconds(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+        field = f.read().rpartition(")")[2].split()
+    return (int(field[11]) + int(field[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def turns_of(job):
+    own = words(job, 1 << 20)
+    return [own[0], "-c", TURNS, *own[1:]]
+
+
+def take_turns(args, job, threads, results):
+    with Broker(8192 * MIB) as b, Side(turns_of(job), threads) as plain, \
+            Side(b.command(turns_of(job), f"fixed:{threads}"), threads) as under:
+        for side in (plain, under):
+            side.go(WARM_STEPS)
+        before = cpu_seconds(b.pid)
+        for i in range(args.rounds):
+            got = {}
+            for name, side in ((("plain", plain), ("under", under))[::1 - 2 * (i % 2)]):
+                got[name] = side.go(args.steps)
+            results.add(part="solo", job=job.name, threads=threads, plain=got["plain"],
+                        under=got["under"], peak=b.status()["peak_bytes"],
+                        broker_cpu=(cpu_seconds(b.pid) - before) / (i + 1) / args.steps)
+
+
 def part_solo(args, results):
-    for _ in range(args.rounds):
+    for threads in args.threads:
         for job in args.jobs:
-            steps = min(job.steps, 8)
-            _, plain = run_all([words(job, steps)], [env(1)])
-            must(plain)
-            with Broker(8192 * MIB) as b:
-                _, under = run_all([b.command(words(job, steps), "fixed:1")], [env(1)])
-                must(under)
-                peak = b.status()["peak_bytes"]
-            results.add(part="solo", job=job.name, plain=step_times(plain[0][1]),
-                        under=step_times(under[0][1]), peak=peak)
+            take_turns(args, job, threads, results)
 
 
 def part_alone(args, results):
@@ -289,21 +365,34 @@ def median_of(rows, field):
     return statistics.median(r[field] for r in rows)
 
 
+def interval(values):
+    """Where the median lies, with 95 % and more from six values on (order statistics)."""
+    v, cut = sorted(values), 0
+    n = len(v)
+    while n and 2 * sum(math.comb(n, i) for i in range(cut + 1)) / 2 ** n <= 0.05:
+        cut += 1
+    cut = max(cut - 1, 0)
+    return v[cut], v[n - 1 - cut]
+
+
 def report_solo(results):
     rows = results.of("solo")
     if rows:
-        print("| script, 1 thread | solo peak | step, plain | step, under zico | ratio | rounds |\n"
-              "| --- | ---: | ---: | ---: | ---: | ---: |")
-    for job in JOBS:
-        mine = [r for r in rows if r["job"] == job.name]
-        if not mine:
-            continue
-        plain = statistics.median(statistics.median(r["plain"]) for r in mine)
-        under = statistics.median(statistics.median(r["under"]) for r in mine)
-        ratio = statistics.median(statistics.median(r["under"]) / statistics.median(r["plain"])
-                                  for r in mine)
-        print(f"| {job.name} | {mine[-1]['peak'] >> 20} MiB | {plain * 1e3:.0f} ms | "
-              f"{under * 1e3:.0f} ms | {ratio:.3f} | {len(mine)} |")
+        print("| script, threads | solo peak | step, plain | step, under zico | ratio (95 %) | rounds | faults a step "
+              "| switches a step | system time | broker |\n| --- " + "| ---: " * 9 + "|")
+    for job, threads in sorted({(r["job"], r["threads"]) for r in rows}, key=lambda k: (k[1], k[0])):
+        mine = [r for r in rows if (r["job"], r["threads"]) == (job, threads)]
+        step = {s: [statistics.median(r[s]["times"]) for r in mine] for s in ("plain", "under")}
+        ratio = [u / p for u, p in zip(step["under"], step["plain"])]
+        low, high = interval(ratio)
+
+        def used(what, scale=1):
+            each = {s: [r[s]["used"][what] / len(r[s]["times"]) * scale for r in mine] for s in step}
+            return " / ".join(f"{statistics.median(v):.0f}" for v in each.values())
+        print(f"| {job}, {threads} | {mine[-1]['peak'] >> 20} MiB | "
+              f"{statistics.median(step['plain']) * 1e3:.0f} ms | {statistics.median(step['under']) * 1e3:.0f} ms | "
+              f"{statistics.median(ratio):.3f} ({low:.3f} to {high:.3f}) | {len(mine)} | {used(0)} | {used(1)} | "
+              f"{used(3, 1000)} ms | {mine[-1]['broker_cpu'] * 1e3:.1f} ms |")
 
 
 def best_alone(results):
@@ -354,12 +443,15 @@ def report_rest(results):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     p.add_argument("--rounds", type=int, default=1)
+    p.add_argument("--steps", type=int, default=3, help="a turn of the solo part")
+    p.add_argument("--threads", default="1,2")
     p.add_argument("--mixes", default="2,3,4")
     p.add_argument("--jobs", default="0,1,2,3")
     p.add_argument("--parts", default="solo,alone,mix,limit,threads")
     p.add_argument("--results", default=os.path.join(SOURCE, "out/pytorch-share.jsonl"))
     p.add_argument("--report", action="store_true")
     args = p.parse_args()
+    args.threads = [int(n) for n in args.threads.split(",")]
     args.mixes = [int(n) for n in args.mixes.split(",")]
     args.jobs = [JOBS[int(i)] for i in args.jobs.split(",")]
     results = Results(os.path.abspath(args.results))

@@ -11,7 +11,7 @@ class Stats(ctypes.Structure):
         + [(name, ctypes.c_uint64) for name in (
             "n_steps", "n_pool_blocks", "n_own_blocks", "n_surprises", "n_refused",
             "live_bytes", "cached_bytes", "leased_bytes", "private_bytes", "peak_bytes",
-            "wait_step_ns", "wait_lease_ns", "budget_bytes")])
+            "wait_step_ns", "wait_lease_ns", "budget_bytes", "n_asides")])
 
 
 def _load():

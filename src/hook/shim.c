@@ -18,7 +18,8 @@
 
 #define POOL_ALIGN_MAX ((size_t)2 << 20) /* what an arena promises */
 #define CACHE_BYTES    ((uint64_t)64 << 20)
-#define CACHE_IDLE     2u /* steps after which a cached extent goes back */
+#define CACHE_IDLE     2u  /* steps after which a cached extent goes back */
+#define ASIDE_MAX      16u /* times that a step gives way, before it is refused memory */
 
 typedef enum phase { PHASE_SETUP, PHASE_ARMED, PHASE_IN_STEP } phase;
 typedef enum join_state { JOIN_NOT_YET, JOIN_BUSY, JOIN_DONE, JOIN_FAILED } join_state;
@@ -42,10 +43,13 @@ static struct {
     _Atomic(bool)         child;   /* a forked child: passes everything */
     _Atomic(bool)         said;    /* the one line about a refusal was written */
     bool                  atfork;
+    uint32_t              n_aside; /* times in this step; training thread */
 } shim = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* The guard; its address also names the thread. */
 static _Thread_local int inside __attribute__((tls_model("initial-exec")));
+
+static bool step_aside(void);
 
 static void
 lock(void)
@@ -235,9 +239,8 @@ trim_cache(uint32_t idle)
     }
 }
 
-/* Our own idle memory goes first, before anybody is asked to wait for us. */
 static zico_status
-charge(uint64_t bytes)
+charge_patiently(uint64_t bytes)
 {
     if (shim.extents.cached_bytes > 0) {
         zico_status st = shim.lender.charge(shim.lender.self, bytes, 0);
@@ -246,6 +249,15 @@ charge(uint64_t bytes)
         shim.lender.trim(shim.lender.self);
     }
     return shim.lender.charge(shim.lender.self, bytes, shim.opt.max_wait_ns);
+}
+
+/* Our own idle memory goes first, before anybody is asked to wait for us. */
+static zico_status
+charge(uint64_t bytes)
+{
+    zico_status st = charge_patiently(bytes);
+    while (st == ZICO_E_NOMEM && step_aside()) st = charge_patiently(bytes);
+    return st;
 }
 
 static void
@@ -344,9 +356,8 @@ widen_hull(const void *p, size_t size)
         atomic_store(&zi_hot_state.pool_hi, at + size);
 }
 
-/* As with charges: our own idle memory goes before anybody waits. */
 static zico_status
-borrow(size_t size, size_t align, void **ret)
+borrow_patiently(size_t size, size_t align, void **ret)
 {
     if (shim.extents.cached_bytes > 0) {
         zico_status st = shim.lender.take(shim.lender.self, size, align, 0, ret);
@@ -354,6 +365,15 @@ borrow(size_t size, size_t align, void **ret)
         trim_cache(0);
     }
     return shim.lender.take(shim.lender.self, size, align, shim.opt.max_wait_ns, ret);
+}
+
+/* As with charges: our own idle memory goes before anybody waits. */
+static zico_status
+borrow(size_t size, size_t align, void **ret)
+{
+    zico_status st = borrow_patiently(size, align, ret);
+    while (st == ZICO_E_NOMEM && step_aside()) st = borrow_patiently(size, align, ret);
+    return st;
 }
 
 static zico_status
@@ -407,6 +427,7 @@ begin_step(void)
 {
     zico_status st = shim.lender.step_begin(shim.lender.self, shim.opt.max_wait_ns);
     if (st < 0 && st != ZICO_E_STATE) return st;
+    shim.n_aside = 0;
     atomic_store(&shim.phase, PHASE_IN_STEP);
     return ZICO_OK;
 }
@@ -610,6 +631,22 @@ zi_shim_move_in(void *user)
     for (size_t i = 0; i < n; i++) zi_away_fetch(shim.os, &item[i]);
     zi_free(item);
     return ZICO_OK;
+}
+
+/* Inside a step, and every job waits for every other: the broker has chosen us to give way.  To
+ * it the step ends here and the rest of it is another one, so that it may move us out, let
+ * the others go on, and say when.  False: there is nothing to give, or no way back. */
+static bool
+step_aside(void)
+{
+    if (shim.opt.no_spill || !is_trainer() || atomic_load(&shim.phase) != PHASE_IN_STEP)
+        return false;
+    if (shim.n_aside++ >= ASIDE_MAX) return false;
+    trim_cache(0);
+    shim.lender.step_end(shim.lender.self);
+    zico_status st = shim.lender.step_begin(shim.lender.self, shim.opt.max_wait_ns);
+    __atomic_fetch_add(&shim.stats.n_asides, 1, __ATOMIC_RELAXED);
+    return st >= 0;
 }
 
 /* -- steps --------------------------------------------------------------------------------------- */

@@ -20,6 +20,7 @@
 #include "base/check.h"
 #include "policy/sweep.h"
 
+#define USUAL_STEPS  4u /* in a row without a surprise: a command is understood         */
 #define SINK_STEPS   2u /* a tide seen so often is a plan                              */
 #define SINK_REGIONS 2u /* beyond what is foreseen: taken ahead, or grouped in the tide */
 #define SINK_PARTS                                                                       \
@@ -42,10 +43,21 @@ minus(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
+/* A command's memory grows by surprise: gradients, the optimizer's state, a second network's.  Two
+ * that grow inside their steps at once could neither finish nor move out. */
+static bool
+may_grow(const zi_desk_row *j)
+{
+    const uint64_t which =
+        ZI_FEATURE_STEPS | ZI_FEATURE_SUSPEND | ZI_FEATURE_NATIVE | ZI_FEATURE_STEADY;
+    return (j->spec.features & which) == (ZI_FEATURE_STEPS | ZI_FEATURE_SUSPEND) &&
+           j->n_usual < USUAL_STEPS;
+}
+
 bool
 zi_desk_is_learning(const zi_desk_row *j)
 {
-    return j->spec.claim_bytes == 0 && j->worst_bytes == 0;
+    return j->spec.claim_bytes == 0 && (j->worst_bytes == 0 || may_grow(j));
 }
 
 uint64_t
@@ -180,6 +192,8 @@ copy_held(zi_desk *d, zi_job_view *v)
         v->stalled |= j->wait[i].id && j->wait[i].position != UINT32_MAX;
     if (j->in_step && v->step_bytes > j->step_peak_bytes)
         j->step_peak_bytes = v->step_bytes;
+    if (j->in_step && v->fixed_bytes + v->step_bytes > j->step_most_bytes)
+        j->step_most_bytes = v->fixed_bytes + v->step_bytes;
 }
 
 /* Remarkable jobs: who is learnt, who wants to be, who hangs, who holds most. */

@@ -11,6 +11,8 @@
  *      claim)
  * Requests of jobs outside a step wait as long as anybody could still leave or return
  * something; when every job waits for every other, the youngest request is refused.
+ * A step that does not fit beside what the others hold, while nobody runs, is begun once one of
+ * them has moved out.
  */
 #include "policy/desk_private.h"
 
@@ -208,6 +210,24 @@ climb_for_stuck(zi_desk *d)
     return false;
 }
 
+/* Nobody runs, and those that ask do not fit beside what the others hold: for the one that has asked
+ * longest another moves out. */
+static void
+climb_for_asker(zi_desk *d)
+{
+    zi_job_id oldest = ZI_JOB_NONE, behind;
+
+    if (d->n_in_step > 0 || zi_ledger_n_requests(d->ledger) > 0) return;
+    for (size_t i = 0; i < d->n_jobs; i++) {
+        const zi_job_view *v = &d->job[i];
+        if (v->state != ZI_JOB_ASKING) continue;
+        if (zi_desk_may_go(d, v->id, &behind) != ZI_REASON_ADMISSION) return;
+        if (oldest == ZI_JOB_NONE || v->asked_ns < zi_desk_view_of(d, oldest)->asked_ns)
+            oldest = v->id;
+    }
+    if (oldest != ZI_JOB_NONE) (void)suspend_one(d, oldest);
+}
+
 bool
 zi_desk_climb(zi_desk *d)
 {
@@ -223,6 +243,7 @@ zi_desk_climb(zi_desk *d)
         refuse_request(d, req);
         return true;
     }
+    climb_for_asker(d);
     return let_back(d);
 }
 

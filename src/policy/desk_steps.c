@@ -9,8 +9,9 @@
  *                  v
  *              SUSPENDED -- resume --> IDLE or ASKING, as it was
  *
- * LEARNING  A job about which nothing is known runs its first step alone: while it asks,
- *           nobody else begins; when all steps have ended the desk starts it itself, with all
+ * LEARNING  A job about which nothing is known runs its first step alone, a command (unless it says
+ *           that its steps repeat) until four in a row held no more than was known: while it
+ *           asks, nobody else begins; when all steps have ended the desk starts it itself, with all
  *           cores, whatever the policy says.  One at a time, oldest first.
  */
 #include "policy/desk_private.h"
@@ -138,6 +139,7 @@ zi_desk_go(zi_desk *d, zi_job_id job)
     j->step_claim_bytes = zi_desk_claim(d, job);
     j->sunk = false;
     j->step_peak_bytes = v->step_bytes;
+    j->step_most_bytes = v->fixed_bytes + v->step_bytes;
     j->in_step = true;
     j->asked = false;
     j->step_wait = (zi_desk_wait){0};
@@ -261,6 +263,16 @@ went_as_foreseen(const zi_desk *d, const zi_desk_row *j, const zi_job_view *v)
     return v->stall_ns <= v->last_step_ns / LONG_STALL;
 }
 
+/* Did it hold more than ever before? */
+static void
+note_growth(const zi_desk *d, zi_desk_row *j)
+{
+    uint64_t known = j->most_bytes + j->most_bytes / 32 + 2 * d->view.region_bytes;
+
+    j->n_usual = j->step_most_bytes > known ? 0 : j->n_usual + 1;
+    if (j->step_most_bytes > j->most_bytes) j->most_bytes = j->step_most_bytes;
+}
+
 #define UNLEARNT_MAX 4u
 
 /* What the step taught: tide, worst case, whether it went as foreseen. */
@@ -352,6 +364,7 @@ zi_desk_step_end(zi_desk *d, zi_job_id job, uint64_t step_no, const zi_tide *obs
         own.n_points > 0 && !j->adopted; /* what counts are leases: our own record */
     learn(d, job, whole || !observed || observed->n_points == 0 ? &own : observed);
     v->step_no = step_no;
+    note_growth(d, j);
     zi_desk_note_kept(j);
     j->in_step = false;
     uint64_t left = v->step_bytes / d->view.region_bytes;

@@ -4,12 +4,13 @@ timeout: 300
 """
 import json
 import os
+import re
 import subprocess
 import time
 import unittest
 
 import hooked
-from hooked import EXAMPLES, MIB, PYTHON, Broker, clean_env, run
+from hooked import EXAMPLES, MIB, PYTHON, Broker, clean_env, losses, run
 
 try:
     import torch  # noqa: F401
@@ -48,6 +49,27 @@ def until(broker, process, seen):
     return None
 
 
+def anonymous(pid):
+    """Private pages of a process, by the kernel's count."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as f:
+            return int(re.search(r"Anonymous:\s+(\d+)", f.read()).group(1)) * 1024
+    except (OSError, AttributeError):
+        return 0
+
+
+def baseline():
+    """Of a Python that has torch and has done something with it."""
+    code = ("import torch\nm = torch.nn.Linear(8, 8)\no = torch.optim.Adam(m.parameters())\n"
+            "m(torch.ones(4, 8)).sum().backward()\no.step()\nprint('up', flush=True)\ninput()\n")
+    p = subprocess.Popen([PYTHON, "-c", code], env=clean_env(), stdin=subprocess.PIPE,
+                         stdout=subprocess.PIPE, text=True)
+    p.stdout.readline()
+    size = anonymous(p.pid)
+    p.communicate("\n")
+    return size
+
+
 class Waits(unittest.TestCase):
     def hold(self, broker):
         p = start(broker, PYTHON, "-c", HOLDER, options=["--name", "holder"], stdin=subprocess.PIPE)
@@ -76,6 +98,61 @@ class Waits(unittest.TestCase):
             self.hold(b)
             p = run(b.command(PYTHON, "-c", code, options=["--max-wait", "1s"]))
         self.assertEqual("no\nno\n", p.stdout, p.stderr)
+
+    def finish(self, broker, procs):
+        """All end well; their losses, and the most memory that the kernel counted meanwhile."""
+        most = 0
+        for p in procs:
+            self.addCleanup(lambda p=p: (p.kill(), p.communicate()))
+        while any(p.poll() is None for p in procs):
+            seen = run([hooked.ZICO, "status", "--json", "--socket", broker.socket], check=False)
+            pool = json.loads(seen.stdout) if seen.returncode == 0 else None
+            if pool:
+                now = sum(anonymous(p.pid) for p in procs if p.poll() is None)
+                most = max(most, now + pool["leased_bytes"] + pool["idle_bytes"])
+            time.sleep(0.05)
+        ends = [(p.returncode, *p.communicate()) for p in procs]
+        for code, _, err in ends:
+            self.assertEqual(0, code, err)
+        return [losses(out) for _, out, _ in ends], most
+
+    def fit_one_after_the_other(self, script, second_after):
+        want = losses(run(script).stdout)
+        with Broker(330 * MIB) as b:
+            procs = [start(b, *script, options=["--name", "one"])]
+            for line in procs[0].stdout if second_after else ():
+                if line.startswith(second_after):
+                    break
+            procs.append(start(b, *script, options=["--name", "two"]))
+            got, most = self.finish(b, procs)
+            peak = json.loads(run([hooked.ZICO, "status", "--json", "--socket", b.socket]).stdout)
+        self.assertEqual([want[-len(got[0]):], want], got)
+        self.assertLessEqual(peak["peak_bytes"], 330 * MIB)
+        self.assertLessEqual(most, 330 * MIB + 2 * baseline())
+
+    @unittest.skipUnless(HAVE_TORCH, "python3-torch is not installed")
+    def test_at_once(self):
+        """Two scripts fit only one after the other and start at once.  Both grow late, the second
+        network's gradients and moments in the fourth step.  Both finish with the right losses,
+        within the budget by the book and by the kernel's count."""
+        self.fit_one_after_the_other([*SCRIPT, "--critic", "3"], None)
+
+    @unittest.skipUnless(HAVE_TORCH, "python3-torch is not installed")
+    def test_staggered(self):
+        """The same, and the second comes while the first trains."""
+        self.fit_one_after_the_other(SCRIPT, "step 1")
+
+    @unittest.skipUnless(HAVE_TORCH, "python3-torch is not installed")
+    def test_too_large(self):
+        """A script that needs more than the budget by itself gets PyTorch's own error, at once and
+        with the numbers in zico's line."""
+        with Broker(150 * MIB) as b:
+            p = run(b.command(*SCRIPT, options=["--cores", "fixed:1"]), check=False)
+        self.assertEqual(1, p.returncode)
+        self.assertIn("RuntimeError", p.stderr)
+        self.assertIn("can't allocate memory", p.stderr)
+        self.assertRegex(p.stderr, r"zico: error: a block of \S+ MiB was refused: .*"
+                                   r"asked for .*of a budget of 150 MiB")
 
     @unittest.skipUnless(HAVE_TORCH, "python3-torch is not installed")
     def test_kept_in(self):

@@ -858,6 +858,36 @@ policies_by_name(void **state)
     assert_string_equal("zico", zi_policy_at(0)->name);
 }
 
+/* A command's memory grows by surprise: its steps run alone until four in a row held no more than
+ * was known, and a surprise begins the count anew. */
+static void
+commands_grow_alone(void **state)
+{
+    const zi_job_spec spec = {.features = ZI_FEATURE_STEPS | ZI_FEATURE_SUSPEND};
+    office            o;
+    zi_job_id         a, other;
+
+    (void)state;
+    open_office(&o, "spatial", 40);
+    expect_ok(zi_desk_join(o.d, &spec, o.now, &a));
+    other = join(&o, 2);
+    for (uint64_t step = 0; step < 8; step++) {
+        uint32_t held = step < 2 ? 2 : 6; /* the third is a surprise */
+        assert_true(begin(&o, a, step));
+        assert_true(get(&o, a, ZI_HOLD_STEP, held));
+        o.now += S;
+        bool beside = begin(&o, other, step);
+        assert_int_equal(step >= 7, beside); /* 3 to 6 were as usual */
+        give_back(&o, a);
+        expect_ok(zi_desk_step_end(o.d, a, step, NULL, 0, 0, o.now));
+        listen(&o);
+        assert_true(beside || heard(&o, other, ZI_EFFECT_GO).any);
+        expect_ok(zi_desk_step_end(o.d, other, step, NULL, 0, 0, o.now));
+        listen(&o);
+    }
+    close_office(&o);
+}
+
 int
 main(void)
 {
@@ -890,6 +920,7 @@ main(void)
         cmocka_unit_test(temporal_keeps_shares),
         cmocka_unit_test(spatial_admits_by_peak),
         cmocka_unit_test(policies_by_name),
+        cmocka_unit_test(commands_grow_alone),
     };
     return t_main(tests);
 }

@@ -16,6 +16,7 @@ static struct {
     uint64_t    charged;
     int         n_begun, n_ended, n_live;
     zico_status answer, begin_answer, join_answer;
+    int         n_full; /* so many takes find every job waiting for every other */
     char       *pool;
     size_t      used;
 } fake;
@@ -57,6 +58,7 @@ fake_take(void *self, size_t size, size_t align, uint64_t wait_ns, void **ret)
 {
     (void)self, (void)wait_ns;
     if (fake.answer < 0) return fake.answer;
+    if (fake.n_full > 0 && fake.n_full--) return ZICO_E_NOMEM;
     fake.used = (fake.used + align - 1) & ~(align - 1);
     if (fake.used + size > 64 * MIB) return ZICO_E_BUDGET;
     *ret = fake.pool + fake.used;
@@ -364,6 +366,31 @@ refusal(void **state)
     zi_hook_free(p);
 }
 
+/* Refused inside a step because all wait for all: the step ends for the lender and begins again when
+ * it says so, and the block comes; a lender that never has room is believed in the end. */
+static void
+steps_aside(void **state)
+{
+    (void)state;
+    zi_shim_step();
+    void *a = zi_hook_malloc(2 * MIB);
+    assert_non_null(a);
+    assert_int_equal(1, fake.n_begun);
+    fake.n_full = 2;
+    void *b = zi_hook_malloc(2 * MIB);
+    assert_non_null(b);
+    assert_int_equal(3, fake.n_begun);
+    assert_int_equal(2, fake.n_ended);
+    assert_int_equal(2, stats().n_asides);
+    fake.n_full = 1000;
+    errno = 0;
+    assert_null(zi_hook_malloc(2 * MIB));
+    assert_int_equal(ENOMEM, errno);
+    fake.n_full = 0;
+    zi_hook_free(a);
+    zi_hook_free(b);
+}
+
 /* A lender that cannot be asked (the broker is gone for good) is no refusal. */
 static void
 lender_gone(void **state)
@@ -582,6 +609,7 @@ main(void)
         T(hinted_sizes),
         T(other_threads),
         T(refusal),
+        T(steps_aside),
         T(lender_gone),
         T(errno_is_kept),
         T(forked_child),
