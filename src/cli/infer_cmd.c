@@ -224,14 +224,10 @@ zi_cmd_infer(int argc, char **argv)
         .rest_least = 1,
         .rest_most = 1,
     };
-    const char **rest = calloc((size_t)argc + 1, sizeof *rest);
-    size_t       n_rest = 0;
+    const char  *net;
     zi_data_spec spec;
 
-    if (!rest) return ZI_EXIT_FAILED;
-    zico_status st = zi_args_parse(&args, argc, argv, rest, &n_rest);
-    const char *net = n_rest > 0 ? rest[0] : NULL;
-    free(rest);
+    zico_status st = zi_args_parse(&args, argc, argv, &net, NULL);
     if (st != ZICO_OK) return zi_args_exit(st);
     zi_cli_calm(w.socket, argv);
     if (w.steps == 0 || w.steps > 100000000 || w.threads > 4096 || w.batch > 1u << 20) {

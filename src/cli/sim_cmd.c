@@ -376,10 +376,9 @@ prepare(study *s, const char *path, char *policies, char *budgets)
 int
 zi_cmd_sim(int argc, char **argv)
 {
-    const char  *policy = CHOICES, *budget = SHARES, *svg = NULL, *rest[ZI_SIM_JOBS_MAX];
+    const char  *policy = CHOICES, *budget = SHARES, *svg = NULL, *mix;
     bool         json = false;
     study        s = {0};
-    size_t       n_rest = 0;
     const zi_arg arg[] = {
         {"policy", ZI_ARG_TEXT, &policy, "LIST",
          "with commas between, or all (" CHOICES
@@ -396,11 +395,10 @@ zi_cmd_sim(int argc, char **argv)
                           .rest_least = 1,
                           .rest_most = 1};
 
-    if (argc > (int)ZI_SIM_JOBS_MAX) return ZI_EXIT_USAGE;
-    zico_status st = zi_args_parse(&args, argc, argv, rest, &n_rest);
+    zico_status st = zi_args_parse(&args, argc, argv, &mix, NULL);
     if (st != ZICO_OK) return zi_args_exit(st);
     char *policies = zi_strdup(policy), *budgets = zi_strdup(budget);
-    st = policies && budgets ? prepare(&s, rest[0], policies, budgets) : ZICO_E_NOMEM;
+    st = policies && budgets ? prepare(&s, mix, policies, budgets) : ZICO_E_NOMEM;
     bool called_wrongly = st < 0;
     if (st >= 0) st = simulate(&s);
     if (st >= 0) st = show(&s, json, svg);

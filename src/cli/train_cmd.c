@@ -4,7 +4,6 @@
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/json.h"
@@ -283,13 +282,9 @@ zi_cmd_train(int argc, char **argv)
         .rest_most = 1,
     };
     zi_run_options o = {0};
-    const char   **rest = calloc((size_t)argc + 1, sizeof *rest);
-    size_t         n_rest = 0;
+    const char    *net;
 
-    if (!rest) return ZI_EXIT_FAILED;
-    zico_status st = zi_args_parse(&args, argc, argv, rest, &n_rest);
-    const char *net = n_rest > 0 ? rest[0] : NULL;
-    free(rest);
+    zico_status st = zi_args_parse(&args, argc, argv, &net, NULL);
     if (st != ZICO_OK) return zi_args_exit(st);
     zi_cli_calm(w.socket, argv);
     int rc = read_options(&w, net, &o);
