@@ -26,11 +26,22 @@ static _Thread_local struct {
     int      bumps;
 } lane;
 
+/* Of the calling thread, from 1 in the order of their first calls. */
+static unsigned
+my_number(void)
+{
+    static _Atomic unsigned       n_threads;
+    static _Thread_local unsigned me;
+
+    if (!me) me = atomic_fetch_add(&n_threads, 1) + 1;
+    return me;
+}
+
 /* Lane 0 is where streams have their index 0; the others follow the streams. */
 static zi_heap *
 lane_heap(const zi_arena *a, unsigned i, zico_class cls)
 {
-    return &a->heap[(i ? ZI_ARENA_STREAMS_MAX + i : 0) * ZICO_N_CLASSES + cls];
+    return &a->heap[(i ? ZI_ARENA_LANE_1 + (i - 1) * ZICO_N_CLASSES : 0) + cls];
 }
 
 static void
@@ -43,7 +54,9 @@ lock_own(zi_heap *h)
     lane.bumps += BUMP_COST;
     if (lane.bumps > BUMPS_MAX) {
         lane.bumps = 0;
-        lane.index = (lane.index + 1) % ZI_ARENA_LANES;
+        /* not all to the same */
+        lane.index += 1 + my_number() % (ZI_ARENA_LANES - 1);
+        lane.index %= ZI_ARENA_LANES;
     }
     pthread_mutex_lock(&h->mu);
 }
@@ -59,11 +72,7 @@ hand_key(uint32_t n)
 static zi_hand *
 my_hand(zi_arena *a)
 {
-    static _Atomic unsigned       n_threads;
-    static _Thread_local unsigned me;
-
-    if (!me) me = atomic_fetch_add(&n_threads, 1) + 1;
-    return &a->hand[me % ZI_ARENA_HANDS];
+    return &a->hand[my_number() % ZI_ARENA_HANDS];
 }
 
 /* -- heaps -------------------------------------------------------------------------------------------- */
@@ -102,10 +111,8 @@ open_stream(zi_arena *a, zi_stream *stream, unsigned *ret_index)
 }
 
 static zico_status
-find_stream(zi_arena *a, zi_stream *stream, unsigned *ret_index)
+look_for_stream(zi_arena *a, zi_stream *stream, unsigned *ret_index)
 {
-    *ret_index = 0;
-    if (!stream) return ZICO_OK;
     for (unsigned i = 1; i <= ZI_ARENA_STREAMS_MAX; i++) {
         zi_stream *there =
             atomic_load_explicit(&a->streams[i].stream, memory_order_acquire);
@@ -116,6 +123,14 @@ find_stream(zi_arena *a, zi_stream *stream, unsigned *ret_index)
         if (!there) break;
     }
     return open_stream(a, stream, ret_index);
+}
+
+/* Its index; 0 for the calling thread itself. */
+static inline zico_status
+find_stream(zi_arena *a, zi_stream *stream, unsigned *ret_index)
+{
+    *ret_index = 0;
+    return stream ? look_for_stream(a, stream, ret_index) : ZICO_OK;
 }
 
 static zi_fence *
@@ -164,12 +179,32 @@ record_behind(zi_arena *a, zi_heap *h, zi_stream *stream)
     h->unfenced = false;
 }
 
-/* With the lock held: the block's bytes are no longer live. */
+#define UNSAID_MAX (1 << 20)
+
 static void
-uncount(zi_arena *a, zi_heap *h, uint64_t asked)
+raise_peak(_Atomic uint64_t *peak, uint64_t now)
 {
-    h->live_bytes -= asked;
-    atomic_fetch_sub_explicit(&a->live_bytes, asked, memory_order_relaxed);
+    uint64_t seen = atomic_load_explicit(peak, memory_order_relaxed);
+    while (seen < now && !atomic_compare_exchange_weak(peak, &seen, now)) {
+    }
+}
+
+/* With the lock held: so many more bytes of the heap are live.  The sum over all heaps is
+ * there for the peak; lanes beyond the first tell it of small changes later, so that threads
+ * do not meet there either. */
+static void
+count_live(zi_arena *a, zi_heap *h, int64_t more)
+{
+    h->live_bytes += (uint64_t)more;
+    h->unsaid_bytes += more;
+    if (h->index >= ZI_ARENA_LANE_1 && h->unsaid_bytes < UNSAID_MAX &&
+        h->unsaid_bytes > -UNSAID_MAX)
+        return;
+    uint64_t said = (uint64_t)h->unsaid_bytes;
+    h->unsaid_bytes = 0;
+    raise_peak(&a->peak_live,
+               atomic_fetch_add_explicit(&a->live_bytes, said, memory_order_relaxed) +
+                   said);
 }
 
 /* The block goes back to its heap.  `stream`: the heap's own, which used it last and which
@@ -183,7 +218,7 @@ free_block(zi_arena *a, uint32_t record, zi_stream *stream)
 
     pthread_mutex_lock(&h->mu);
     uint32_t n_empty = h->n_empty;
-    uncount(a, h, a->record[record].asked);
+    count_live(a, h, -(int64_t)a->record[record].asked);
     zi_heap_free(h, record);
     h->unfenced |= stream != NULL;
     bool more_empty = h->n_empty > n_empty || h->n_empty > a->keep;
@@ -209,7 +244,7 @@ free_across(zi_arena *a, uint32_t record, unsigned by, zi_stream *stream)
     pthread_mutex_lock(&h->mu);
     zi_session_watch_fence(a->session, f);
     a->ops->fence_record(f, stream);
-    uncount(a, h, e->asked);
+    count_live(a, h, -(int64_t)e->asked);
     e->asked = a->ops->fence_mark(f);
     e->stream = (uint8_t)by;
     zi_extent_set(e, ZI_EXTENT_PENDING);
@@ -281,9 +316,8 @@ take_from_hand(zi_arena *a, _Atomic uint64_t *word, uint64_t key, size_t size_by
     if (e->asked != size_bytes) {
         zi_heap *h = &a->heap[e->heap];
         pthread_mutex_lock(&h->mu);
-        h->live_bytes += size_bytes - e->asked;
+        count_live(a, h, (int64_t)(size_bytes - e->asked));
         pthread_mutex_unlock(&h->mu);
-        atomic_fetch_add(&a->live_bytes, size_bytes - e->asked);
         e->asked = size_bytes;
     }
     zi_extent_set(e, ZI_EXTENT_LIVE);
@@ -292,39 +326,28 @@ take_from_hand(zi_arena *a, _Atomic uint64_t *word, uint64_t key, size_t size_by
 
 /* -- allocating --------------------------------------------------------------------------------------------- */
 
-static void
-raise_peak(_Atomic uint64_t *peak, uint64_t now)
-{
-    uint64_t seen = atomic_load_explicit(peak, memory_order_relaxed);
-    while (seen < now && !atomic_compare_exchange_weak(peak, &seen, now)) {
-    }
-}
-
 /* From what the heap holds.  `old`: a block of the same heap that goes back to it first, under
  * the same lock; 0: none. */
 static zico_status
 take_from_heap(zi_arena *a, zi_heap *h, uint32_t old, uint32_t n, uint32_t align_g,
                size_t size_bytes, uint32_t *ret_record)
 {
-    uint64_t more = 0;
+    int64_t more = 0;
 
     lock_own(h);
     if (old) {
-        more -= a->record[old].asked;
+        more -= (int64_t)a->record[old].asked;
         zi_heap_free(h, old);
     }
     zico_status st = zi_heap_reserve(h);
     uint32_t    r = st >= 0 ? zi_heap_take(h, n, align_g) : 0;
     if (r) {
         a->record[r].asked = size_bytes;
-        more += size_bytes;
+        more += (int64_t)size_bytes;
     }
-    h->live_bytes += more;
+    count_live(a, h, more);
     bool idle = old && h->n_empty > a->keep;
     pthread_mutex_unlock(&h->mu);
-    uint64_t live =
-        atomic_fetch_add_explicit(&a->live_bytes, more, memory_order_relaxed) + more;
-    if (r) raise_peak(&a->peak_live, live);
     if (idle) shed(a, h, a->keep);
     if (st < 0) return st;
     if (!r) return ZICO_E_BUSY;
@@ -520,7 +543,7 @@ zi_arena_owns(const zi_arena *a, const void *p)
 
     if (off >= a->space_bytes) return false;
     uint64_t slot = off / ZI_ARENA_GRANULE >> a->slot_shift;
-    return atomic_load_explicit(&a->slot_heap[slot], memory_order_relaxed) != 0;
+    return atomic_load_explicit(&a->slot[slot].heap, memory_order_relaxed) != 0;
 }
 
 size_t
@@ -658,10 +681,8 @@ make_tables(zi_arena *a)
 {
     void *at;
 
-    a->slot_heap = zi_calloc(a->n_slots, sizeof *a->slot_heap);
-    a->slot_live = zi_calloc(a->n_slots, sizeof *a->slot_live);
-    a->slot_lease = zi_calloc(a->n_slots, sizeof *a->slot_lease);
-    if (!a->slot_heap || !a->slot_live || !a->slot_lease) return ZICO_E_NOMEM;
+    ZI_TRY(reserve_table(a, a->n_slots * sizeof *a->slot, &at));
+    a->slot = at;
     ZI_TRY(reserve_table(a, map_bytes(a), &at));
     a->map = at;
     ZI_TRY(reserve_table(a, ZI_ARENA_RECORDS_MAX * sizeof *a->record, &at));
@@ -704,9 +725,7 @@ drop_arena(zi_arena *a)
         a->os->unmap(a->os, a->record, ZI_ARENA_RECORDS_MAX * sizeof *a->record);
     if (a->map) a->os->unmap(a->os, a->map, map_bytes(a));
     pthread_mutex_destroy(&a->streams_mu);
-    zi_free(a->slot_heap);
-    zi_free(a->slot_live);
-    zi_free(a->slot_lease);
+    if (a->slot) a->os->unmap(a->os, a->slot, a->n_slots * sizeof *a->slot);
     zi_free(a);
 }
 
@@ -750,11 +769,11 @@ zi_arena_free(zi_arena *a)
     if (!a) return;
     zi_session_detach(a->session, &a->watcher);
     for (uint32_t i = 0; i < a->n_slots && zi_session_usable(a->session); i++) {
-        unsigned owner = atomic_load(&a->slot_heap[i]);
+        unsigned owner = atomic_load(&a->slot[i].heap);
         if (!owner) continue;
         zi_heap *h = &a->heap[owner - 1];
         if (h->unfenced && heap_stream(a, h)) a->ops->stream_drain(heap_stream(a, h));
-        zi_session_give_back(a->session, a->slot_lease[i], fence_behind(a, h));
+        zi_session_give_back(a->session, a->slot[i].lease, fence_behind(a, h));
     }
     drop_arena(a);
 }

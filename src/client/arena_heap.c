@@ -130,7 +130,7 @@ free_neighbour(const zi_heap *h, uint64_t g)
     uint64_t        slot = g >> a->slot_shift;
 
     if (slot >= a->n_slots) return 0; /* also left of granule 0: g has wrapped */
-    if (atomic_load_explicit(&a->slot_heap[slot], memory_order_relaxed) != h->index + 1)
+    if (atomic_load_explicit(&a->slot[slot].heap, memory_order_relaxed) != h->index + 1)
         return 0;
     uint32_t r = a->map[g];
     return zi_extent_is(&a->record[r]) == ZI_EXTENT_FREE ? r : 0;
@@ -170,12 +170,12 @@ cover(zi_heap *h, uint32_t start, uint32_t n, bool live)
         uint32_t room = ((slot + 1) << a->slot_shift) - start;
         uint32_t part = n < room ? n : room;
         if (live) {
-            if (a->slot_live[slot] == 0) h->n_empty--;
-            a->slot_live[slot] += part;
+            if (a->slot[slot].live == 0) h->n_empty--;
+            a->slot[slot].live += part;
         } else {
-            zi_assert(a->slot_live[slot] >= part);
-            a->slot_live[slot] -= part;
-            if (a->slot_live[slot] == 0) h->n_empty++;
+            zi_assert(a->slot[slot].live >= part);
+            a->slot[slot].live -= part;
+            if (a->slot[slot].live == 0) h->n_empty++;
         }
         start += part;
         n -= part;
@@ -271,10 +271,10 @@ zi_heap_add(zi_heap *h, zi_lease *lease)
     zi_arena *a = h->arena;
     uint32_t  slot = lease->slot;
 
-    zi_assert(a->slot_heap[slot] == 0 && lease->n_regions == 1);
-    a->slot_lease[slot] = lease;
-    a->slot_live[slot] = 0;
-    atomic_store(&a->slot_heap[slot], (uint8_t)(h->index + 1));
+    zi_assert(a->slot[slot].heap == 0 && lease->n_regions == 1);
+    a->slot[slot].lease = lease;
+    a->slot[slot].live = 0;
+    atomic_store(&a->slot[slot].heap, (uint8_t)(h->index + 1));
     h->n_regions++;
     h->n_empty++;
     merge_in(h, new_record(h), slot << a->slot_shift, a->slot_granules);
@@ -321,9 +321,9 @@ cut_out(zi_heap *h, uint32_t r, uint32_t n, zi_lease **ret_leases)
     bin_remove(h, r);
     drop_record(h, r);
     for (uint32_t i = 0; i < n; i++) {
-        zi_assert(a->slot_live[first + i] == 0);
-        atomic_store(&a->slot_heap[first + i], 0);
-        ret_leases[i] = a->slot_lease[first + i];
+        zi_assert(a->slot[first + i].live == 0);
+        atomic_store(&a->slot[first + i].heap, 0);
+        ret_leases[i] = a->slot[first + i].lease;
     }
     h->n_regions -= n;
     h->n_empty -= n;

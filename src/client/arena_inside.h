@@ -15,7 +15,7 @@
  *            freed otherwise.  Hands are words that anybody may empty by exchanging them
  *            for 0.
  * LOCKS      A heap's mu guards its extents, bins, the map entries and the live counts of
- *            its regions.  slot_heap changes under the lock of the heap it names.
+ *            its regions.  A slot's heap changes under the lock of the heap it names.
  */
 #ifndef ZI_CLIENT_ARENA_INSIDE_H
 #define ZI_CLIENT_ARENA_INSIDE_H
@@ -30,6 +30,7 @@
 #define ZI_ARENA_RECORDS_MAX (1u << 20) /* extents of one arena           */
 #define ZI_ARENA_STREAMS_MAX 7u
 #define ZI_ARENA_LANES       4u /* heaps of a class for threads without a stream */
+#define ZI_ARENA_LANE_1      (ZICO_N_CLASSES * (ZI_ARENA_STREAMS_MAX + 1)) /* its heaps */
 #define ZI_ARENA_HEAPS_MAX   (ZICO_N_CLASSES * (ZI_ARENA_STREAMS_MAX + ZI_ARENA_LANES))
 #define ZI_ARENA_HANDS       64u /* threads beyond share            */
 #define ZI_ARENA_KEEP        1u  /* empty regions a heap may keep, unless set (A3) */
@@ -71,6 +72,7 @@ typedef struct zi_heap {
     bool     unfenced; /* freed on the stream since its fence was recorded: nothing
                              goes back before it is recorded again */
     uint64_t live_bytes, used_granules;
+    int64_t  unsaid_bytes; /* of live_bytes, not in the arena's sum yet */
     uint64_t n_blocks;
 } zi_heap;
 
@@ -86,6 +88,13 @@ typedef struct zi_hand {
     alignas(64) _Atomic uint64_t word[ZICO_N_CLASSES]; /* granules | record; 0 */
 } zi_hand;
 
+/* A place for a region; a line of its own, for neighbours may belong to other lanes. */
+typedef struct zi_slot {
+    alignas(64) _Atomic uint8_t heap; /* 1 + heap; 0: not held */
+    uint32_t  live;                   /* granules, by heap's mu */
+    zi_lease *lease;                  /* by heap's mu           */
+} zi_slot;
+
 struct zi_arena {
     zi_session          *session;
     const zi_os         *os;
@@ -100,15 +109,15 @@ struct zi_arena {
     uint32_t            *map;    /* granule -> record        */
     zi_extent           *record; /* [0] is unused            */
     _Atomic uint32_t     n_records;
-    _Atomic uint8_t     *slot_heap;  /* 1 + heap; 0: not held */
-    uint32_t            *slot_live;  /* granules, by heap's mu */
-    zi_lease           **slot_lease; /* by heap's mu           */
+    zi_slot             *slot;
     zi_heap             *heap;
     zi_arena_stream      streams[ZI_ARENA_STREAMS_MAX + 1];
     pthread_mutex_t      streams_mu; /* opening of new ones    */
     zi_hand             *hand;
-    _Atomic uint64_t     live_bytes, peak_live, leased_bytes, peak_leased;
-    zi_session_watcher   watcher;
+    _Atomic uint64_t     leased_bytes, peak_leased;
+    alignas(64) _Atomic uint64_t live_bytes; /* for the peak */
+    _Atomic uint64_t   peak_live;
+    zi_session_watcher watcher;
 };
 
 static inline zi_extent_state

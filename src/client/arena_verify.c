@@ -19,7 +19,7 @@ typedef struct walk {
 static bool
 is_ours(const walk *w, uint32_t slot)
 {
-    return slot < w->a->n_slots && w->a->slot_heap[slot] == w->h->index + 1;
+    return slot < w->a->n_slots && w->a->slot[slot].heap == w->h->index + 1;
 }
 
 static uint32_t
@@ -85,7 +85,7 @@ verify_heap(walk *w, uint32_t *live)
         for (; slot < end; slot++) {
             w->n_regions++;
             w->n_empty += live[slot] == 0;
-            if (live[slot] != a->slot_live[slot] && !w->bad) w->bad = 2;
+            if (live[slot] != a->slot[slot].live && !w->bad) w->bad = 2;
         }
         if (end < a->n_slots) slot++;
     }

@@ -180,7 +180,7 @@ zi_ad_concat(zi_ad *ad)
     int64_t at = 0, axis = ad->node.attr.axis.axis;
     for (uint32_t i = 0; i < ad->node.n_in; i++) {
         zi_shape     x = zi_tensor_shape(&ad->g->tensors[ad->node.in[i]]);
-        zi_attr      part = {.slice = {{0}}};
+        zi_attr      part = {.slice = {.begin = {0}}};
         zi_tensor_id d;
         part.slice.begin[axis] = at;
         memcpy(part.slice.size, x.dims, x.rank * sizeof x.dims[0]);
@@ -241,7 +241,7 @@ zico_status
 zi_ad_pad(zi_ad *ad)
 {
     zi_shape x = zi_tensor_shape(&ad->g->tensors[ad->node.in[0]]);
-    zi_attr  a = {.slice = {{0}}};
+    zi_attr  a = {.slice = {.begin = {0}}};
     for (uint32_t i = 0; i < x.rank; i++) {
         a.slice.begin[i] = ad->node.attr.pad.before[i];
         a.slice.size[i] = x.dims[i];
