@@ -37,6 +37,7 @@ elseif(ZI_SANITIZE STREQUAL "thread")
     endif()
 elseif(ZI_SANITIZE STREQUAL "fuzzer")
     set(ZI_SANITIZED ON)
+    add_compile_options(-Wno-unknown-pragmas -Wno-pass-failed) # GCC's, in the kernels
     add_compile_options(-fsanitize=fuzzer-no-link,address,undefined
                         -fno-sanitize-recover=undefined)
     add_link_options(-fsanitize=address,undefined)

@@ -441,7 +441,9 @@ alloc_slowly(zi_arena *a, zi_heap *h, uint32_t old, uint32_t n, uint32_t align_g
     }
     zico_status st = take_from_heap(a, h, old, n, align_g, size_bytes, ret_record);
     if (st != ZICO_E_BUSY) return st;
-    if (empty_hands(a, h->cls) | free_finished(a, h)) {
+    bool more = empty_hands(a, h->cls);
+    more |= free_finished(a, h);
+    if (more) {
         st = take_from_heap(a, h, 0, n, align_g, size_bytes, ret_record);
         if (st != ZICO_E_BUSY) return st;
     }

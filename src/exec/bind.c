@@ -408,7 +408,7 @@ bind_node(binder *s, zi_node_id id)
 static const zi_kern_set *
 best_set(void)
 {
-#if defined(__x86_64__)
+#if defined(ZI_KERN_X86)
     __builtin_cpu_init();
     if (zi_dnn_block() == 16 && __builtin_cpu_supports("avx512f") &&
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&

@@ -1,6 +1,6 @@
 /* kern_avx2.c -- the own kernels for x86 with AVX2 and FMA. */
 #include "exec/kernel.h"
-#if defined(__x86_64__)
+#if defined(ZI_KERN_X86)
 #    include <immintrin.h>
 #    include <math.h>
 #    include <omp.h>

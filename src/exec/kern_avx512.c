@@ -1,6 +1,6 @@
 /* kern_avx512.c -- the own kernels for x86 with AVX-512 (F, BW, DQ, VL). */
 #include "exec/kernel.h"
-#if defined(__x86_64__)
+#if defined(ZI_KERN_X86)
 #    include <immintrin.h>
 #    include <math.h>
 #    include <omp.h>

@@ -84,7 +84,10 @@ typedef struct zi_kern_set {
 } zi_kern_set;
 
 extern const zi_kern_set zi_kern_base;
-#if defined(__x86_64__)
+/* The vector variants are chosen function by function with GCC's pragmas; other compilers
+ * (clang builds the fuzz targets) get the plain one. */
+#if defined(__x86_64__) && !defined(__clang__)
+#    define ZI_KERN_X86 1
 extern const zi_kern_set zi_kern_avx2;
 extern const zi_kern_set zi_kern_avx512;
 #endif

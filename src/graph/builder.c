@@ -484,7 +484,7 @@ zi_gb_split(zi_gb *b, zi_tensor_id x, int axis, uint32_t n, zi_tensor_id *ret_pa
 zi_tensor_id
 zi_gb_slice(zi_gb *b, zi_tensor_id x, int axis, int64_t begin, int64_t end)
 {
-    zi_attr a = {.slice = {{0}}};
+    zi_attr a = {.slice = {.begin = {0}}};
     if (zi_gb_lacks(b, x)) return zi_gb_op(b, ZI_OP_SLICE, NULL, 1, &x);
     const zi_tensor *t = &b->g->tensors[x];
     int64_t          at = axis_of(b, x, axis);
