@@ -2,7 +2,7 @@
 
 An instance is a process that is asked so many times a second; its latency counts from the moment a
 request was due, so waiting for other instances counts.  A number of instances is held if at most 1 %
-of all requests are late.  Beside it: how many hold by memory alone if each reserves its peak."""
+of all requests are late, once all have started.  Beside it: how many hold by memory alone if each reserves its peak."""
 import json
 import os
 import tempfile
@@ -18,8 +18,9 @@ def infer_text(args, first, n, budget, steps):
     text = "budget: %d\njobs:\n" % budget
     for i in range(first, first + n):
         text += ("  - name: i%d\n    infer: %s\n    batch: %d\n    steps: %d\n    latency: %g\n"
-                 "    args: [--json, --rate, '%g', --warmup, '3']\n" %
-                 (i, SERVED[i % len(SERVED)], args.infer_batch, steps, args.latency, args.rate))
+                 "    args: [--json, --rate, '%g', --warmup, '%d']\n" %
+                 (i, SERVED[i % len(SERVED)], args.infer_batch, steps, args.latency, args.rate,
+                  int((2 + 0.4 * n) * args.rate)))
     return text
 
 

@@ -37,7 +37,8 @@ prepare(infer *r, const zi_data_spec *spec)
                                   .socket = r->w->socket,
                                   .job_name = r->net,
                                   .shape_key = r->net,
-                                  .steps_total = r->w->steps + r->w->warmup,
+                                  .steps_total =
+                                      r->w->steps + r->w->warmup + (r->w->rate > 0),
                                   .latency_ns = (uint64_t)(r->w->latency_ms * 1e6),
                                   .n_threads = (unsigned)r->w->threads,
                                   .run_ahead = 1,
@@ -94,13 +95,14 @@ measure(infer *r)
     uint64_t     spare;
     zico_status  st = ZICO_OK;
 
-    for (uint64_t i = 0; st >= 0 && i < r->w->warmup; i++)
-        st = one_step(r, i + 1, 0, &spare);
+    if (r->w->rate > 0)
+        st = one_step(r, 1, 0, &spare); /* the first one makes everything */
     uint64_t from = os->now_ns(os);
-    for (uint64_t i = 0; st >= 0 && i < r->w->steps; i++) {
+    for (uint64_t i = 0; st >= 0 && i < r->w->warmup + r->w->steps; i++) {
         uint64_t due =
             r->w->rate > 0 ? from + (uint64_t)((double)i * 1e9 / r->w->rate) : 0;
-        st = one_step(r, r->w->warmup + i + 1, due, &r->ns[i]);
+        bool counts = i >= r->w->warmup;
+        st = one_step(r, i + 2, due, counts ? &r->ns[i - r->w->warmup] : &spare);
     }
     return st;
 }
@@ -209,7 +211,9 @@ zi_cmd_infer(int argc, char **argv)
         {"latency", ZI_ARG_REAL, &w.latency_ms, "MS",
          "a step should take no longer: goes before others, and is counted"},
         {"rate", ZI_ARG_REAL, &w.rate, "HZ",
-         "so many requests a second; waiting counts (one after the other)"},
+         "so many requests a second, also while warming up; waiting counts (one after "
+         "the "
+         "other)"},
         {"socket", ZI_ARG_TEXT, &w.socket, "PATH",
          "be a job of that broker ($ZICO_SOCKET)"},
         {"json", ZI_ARG_FLAG, &w.json, NULL, "for programs, times in nanoseconds"},

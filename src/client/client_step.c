@@ -43,8 +43,8 @@ move_out(zi_session *s)
     zi_lease_drop_stock(s, UINT32_MAX);
     zi_lease_flush(s);
     s->suspended = st >= 0;
-    if (s->suspended) zi_lease_forget_pages(s);
     zi_step_tell_suspended(s, out_bytes, st);
+    if (s->suspended) zi_lease_forget_pages(s); /* nobody waits for that */
 }
 
 static zico_status

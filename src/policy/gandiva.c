@@ -32,7 +32,8 @@
 #define SLICE_NS_DEFAULT 60000000000ull
 #define TRIAL_NS_LEAST   2000000000ull
 #define TRIAL_STEPS      12  /* of the longest job in the pack           */
-#define ALONE_STEPS      3   /* before a job can be judged in a trial    */
+#define ALONE_STEPS      12  /* before a job can be judged in a trial    */
+#define ALONE_RISE       32  /* a longer step than the best counts by so much less */
 #define WORTH_IT_PCT     103 /* of what taking turns makes               */
 #define MAX_PACK         16
 #define COME_IN_NS       30000000000ull /* at most, before the slice passes on */
@@ -41,7 +42,8 @@
 #define UNTRIED 0u /* of a pair: nobody knows what they make together */
 
 typedef struct trial {
-    bool      on;
+    bool      on;      /* nobody knows yet: the slice waits for the verdict */
+    bool      watched; /* what the pack makes is counted, known or not */
     zi_job_id guest;
     uint64_t  begin_ns;                /* 0: the guest has not started yet */
     uint64_t  step_at_begin[MAX_PACK]; /* by place in the pack */
@@ -60,7 +62,7 @@ typedef struct gandiva {
     trial     trial;
     uint64_t  fixed_bytes[ZI_LEDGER_JOBS_MAX]; /* what it holds when it is in */
     double    credit[ZI_LEDGER_JOBS_MAX];      /* service that it joined with */
-    uint64_t  alone_ns[ZI_LEDGER_JOBS_MAX];    /* steps with the device to itself */
+    uint64_t  alone_ns[ZI_LEDGER_JOBS_MAX];    /* a good step with the device to itself */
     uint32_t  alone_steps[ZI_LEDGER_JOBS_MAX];
     uint8_t   gain_pct[ZI_LEDGER_JOBS_MAX][ZI_LEDGER_JOBS_MAX]; /* of two; UNTRIED */
 } gandiva;
@@ -262,7 +264,7 @@ begin_slice(const zi_view *v, gandiva *s, uint64_t now)
 {
     const zi_job_view *owner = least_served(v, s, false);
     s->n_pack = 0;
-    s->trial.on = false;
+    s->trial = (trial){0};
     s->heir = ZI_JOB_NONE;
     if (!owner) return;
     s->pack[s->n_pack++] = owner->id;
@@ -307,7 +309,7 @@ drop_from_pack(gandiva *s, zi_job_id id)
         if (s->pack[i] != id) s->pack[n++] = s->pack[i];
     s->n_pack = n;
     if (s->heir == id) s->heir = ZI_JOB_NONE;
-    s->trial.on = false; /* what was measured was measured with it */
+    s->trial.on = s->trial.watched = false; /* what was measured was measured with it */
 }
 
 /* -- packing ------------------------------------------------------------------------------- */
@@ -384,7 +386,7 @@ worth_pct(const zi_view *v, gandiva *s)
 static void
 begin_trial(const zi_view *v, gandiva *s, uint64_t now)
 {
-    const zi_job_view *guest = s->trial.on ? find(v, s->trial.guest) : NULL;
+    const zi_job_view *guest = s->trial.watched ? find(v, s->trial.guest) : NULL;
     if (!guest || s->trial.begin_ns || guest->state != ZI_JOB_RUNNING) return;
     s->trial.begin_ns = now;
     for (size_t i = 0; i < s->n_pack; i++) {
@@ -393,34 +395,45 @@ begin_trial(const zi_view *v, gandiva *s, uint64_t now)
     }
 }
 
-/* The lengths of steps alone are known, of all that would run together. */
-static bool
-may_be_tried(const gandiva *s, zi_job_id guest)
+/* How long its steps are alone, by its own and those of its shape: what disturbs some of them
+ * (others that start, or move) must not look like a gain of packing.  0: not known yet. */
+static uint64_t
+alone_step_ns(const zi_view *v, const gandiva *s, zi_job_id id)
 {
-    for (size_t i = 0; i < s->n_pack; i++)
-        if (s->alone_steps[s->pack[i]] < ALONE_STEPS) return false;
-    return s->alone_steps[guest] >= ALONE_STEPS;
+    uint64_t best = s->alone_steps[id] >= ALONE_STEPS ? s->alone_ns[id] : 0;
+    for (size_t i = 0; i < v->n_jobs; i++) {
+        zi_job_id k = v->job[i].id;
+        if (s->alone_steps[k] < ALONE_STEPS || !is_like(v, &v->job[i], id)) continue;
+        if (best == 0 || s->alone_ns[k] < best) best = s->alone_ns[k];
+    }
+    return best;
 }
 
-static uint64_t
-alone_step_ns(const gandiva *s, zi_job_id id)
+/* The lengths of steps alone are known, of all that would run together, and nobody is new: who
+ * starts takes cores that no broker sees. */
+static bool
+may_be_tried(const zi_view *v, const gandiva *s, zi_job_id guest)
 {
-    return s->alone_steps[id] ? s->alone_ns[id] / s->alone_steps[id] : 0;
+    for (size_t i = 0; i < v->n_jobs; i++)
+        if (v->job[i].has_steps && !v->job[i].claim_known) return false;
+    for (size_t i = 0; i < s->n_pack; i++)
+        if (alone_step_ns(v, s, s->pack[i]) == 0) return false;
+    return alone_step_ns(v, s, guest) != 0;
 }
 
 /* A step that began and ended with nobody else in the pack. */
 static void
 note_alone(const zi_view *v, gandiva *s, const zi_job_view *j)
 {
+    uint64_t *alone = &s->alone_ns[j->id], ns = j->last_step_ns;
+
     if (s->n_pack != 1 || s->pack[0] != j->id) return;
     for (size_t i = 0; i < v->n_jobs; i++)
         if (v->job[i].state == ZI_JOB_RUNNING) return;
-    if (s->alone_steps[j->id] == 64) { /* the older half weighs half */
-        s->alone_ns[j->id] /= 2;
-        s->alone_steps[j->id] /= 2;
-    }
-    s->alone_ns[j->id] += j->last_step_ns;
-    s->alone_steps[j->id]++;
+    if (s->alone_steps[j->id]++ == 0 || ns < *alone)
+        *alone = ns;
+    else
+        *alone += (ns - *alone) / ALONE_RISE;
 }
 
 /* Would it be worth having in the pack, as far as is known? */
@@ -431,7 +444,7 @@ may_join(const zi_view *v, gandiva *s, const zi_job_view *j)
     unsigned  gain = gain_with_pack(v, s, j->id);
 
     if (gain != UNTRIED && gain < WORTH_IT_PCT) return false;
-    if (gain == UNTRIED && !may_be_tried(s, j->id)) return false;
+    if (gain == UNTRIED && !may_be_tried(v, s, j->id)) return false;
     s->pack[s->n_pack++] = j->id;
     s->heir = ZI_JOB_NONE; /* it may stay out for this */
     bool ok = pack_fits(v, s) && (gain == UNTRIED || gain >= worth_pct(v, s));
@@ -456,7 +469,7 @@ invite(const zi_view *v, gandiva *s)
     if (!best) return;
     bool untried = gain_with_pack(v, s, best->id) == UNTRIED;
     s->pack[s->n_pack++] = best->id;
-    if (untried) s->trial = (trial){.on = true, .guest = best->id};
+    s->trial = (trial){.on = untried, .watched = true, .guest = best->id};
 }
 
 /* Progress of the pack since the trial began, in solo steps' time per second. */
@@ -468,28 +481,36 @@ trial_progress(const zi_view *v, const gandiva *s, uint64_t now)
         const zi_job_view *j = find(v, s->pack[i]);
         if (j)
             sum += (double)(j->step_no - s->trial.step_at_begin[i]) *
-                   (double)alone_step_ns(s, j->id);
+                   (double)alone_step_ns(v, s, j->id);
     }
     return sum / (double)(now - s->trial.begin_ns);
 }
 
 static uint64_t
-trial_length(const gandiva *s)
+trial_length(const zi_view *v, const gandiva *s)
 {
     uint64_t ns = TRIAL_NS_LEAST;
     for (size_t i = 0; i < s->n_pack; i++) {
-        uint64_t steps_ns = TRIAL_STEPS * alone_step_ns(s, s->pack[i]);
+        uint64_t steps_ns = TRIAL_STEPS * alone_step_ns(v, s, s->pack[i]);
         if (steps_ns > ns) ns = steps_ns;
     }
     return ns;
 }
 
+/* What the pack has made so far, if it was long enough to tell. */
+static bool
+note_progress(const zi_view *v, gandiva *s, uint64_t now)
+{
+    if (!s->trial.watched || !s->trial.begin_ns) return false;
+    if (now - s->trial.begin_ns < trial_length(v, s)) return false;
+    note_gain(s, s->trial.guest, trial_progress(v, s, now));
+    return true;
+}
+
 static void
 judge_trial(const zi_view *v, gandiva *s, uint64_t now)
 {
-    if (!s->trial.on || !s->trial.begin_ns) return;
-    if (now - s->trial.begin_ns < trial_length(s)) return;
-    note_gain(s, s->trial.guest, trial_progress(v, s, now));
+    if (!s->trial.on || !note_progress(v, s, now)) return;
     s->trial.on = false;
     if (gain_with_pack(v, s, s->trial.guest) < worth_pct(v, s))
         drop_from_pack(s, s->trial.guest);
@@ -585,6 +606,16 @@ others_run(const zi_view *v, const gandiva *s)
     return false;
 }
 
+/* Whom it waits for: the slice's owner, or the step before its own slice. */
+static zi_job_id
+waits_for(const zi_view *v, const gandiva *s, const zi_job_view *j)
+{
+    if (s->n_pack > 0 && s->pack[0] != j->id) return s->pack[0];
+    for (size_t i = 0; i < v->n_jobs; i++)
+        if (v->job[i].state == ZI_JOB_RUNNING) return v->job[i].id;
+    return ZI_JOB_NONE;
+}
+
 /* One of the pack goes, the others wait for their turn; the desk asks again for the next. */
 static void
 start_pack(const zi_view *v, const gandiva *s, uint64_t now, zi_out *out)
@@ -600,8 +631,7 @@ start_pack(const zi_view *v, const gandiva *s, uint64_t now, zi_out *out)
             zi_policy_core_free(v, i))
             go = i;
         else
-            zi_out_add(out, ZI_ANSWER_REASON, i, s->n_pack ? s->pack[0] : ZI_JOB_NONE,
-                       ZI_REASON_TURN);
+            zi_out_add(out, ZI_ANSWER_REASON, i, waits_for(v, s, j), ZI_REASON_TURN);
     }
     zi_policy_divide_cores(v, go, s->n_pack > 1 ? s->n_pack - 1 : 0, out);
     if (go != SIZE_MAX) zi_out_add(out, ZI_ANSWER_GO, go, 0, 0);
@@ -655,14 +685,18 @@ gandiva_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
     note_begun(v, s, ev->now_ns);
     begin_trial(v, s, ev->now_ns);
     judge_trial(v, s, ev->now_ns);
-    if (slice_is_over(s, ev->now_ns)) begin_slice(v, s, ev->now_ns);
+    if (slice_is_over(s, ev->now_ns)) {
+        (void)note_progress(v, s,
+                            ev->now_ns); /* a pack that no longer pays is not kept */
+        begin_slice(v, s, ev->now_ns);
+    }
     invite(v, s);
     choose_heir(v, s);
     make_room(v, s, out);
     bring_in(v, s, out);
     start_pack(v, s, ev->now_ns, out);
     uint64_t wake = s->slice_end_ns;
-    if (s->trial.on && s->trial.begin_ns) wake = s->trial.begin_ns + trial_length(s);
+    if (s->trial.on && s->trial.begin_ns) wake = s->trial.begin_ns + trial_length(v, s);
     uint64_t idle = pack_idle_at(v, s);
     if (idle > ev->now_ns && idle < wake) wake = idle;
     if (s->n_pack > 0) zi_out_add(out, ZI_ANSWER_WAKE_AT, 0, 0, wake);

@@ -55,7 +55,7 @@ random_job(zi_rng *r, zi_sim_job *j)
 static uint64_t n_moves_in_all;
 
 static void
-run_mix(uint64_t seed)
+run_mix(uint64_t seed, double deaths)
 {
     zi_rng            r = zi_rng_seed(seed);
     zi_sim_job        jobs[N_MAX];
@@ -81,11 +81,14 @@ run_mix(uint64_t seed)
         .move_bytes_per_s = chance(&r, 0.2) ? 0 : (double)pick(&r, 50, 1000) * MB,
     };
     opt.budget_bytes = most * pick(&r, 106, 200) / 100 + privates + 4 * opt.region_bytes;
+    for (size_t i = 0; i < n; i++)
+        if (chance(&r, deaths)) jobs[i].die_ns = pick(&r, 1, 15 * SECOND);
     expect_ok(zi_sim_run(&opt, jobs, n, &res, per));
     bool good = !res.n_over_budget && !res.n_two_owners && !res.deadlock && !res.broken;
     for (size_t i = 0; i < n; i++) {
         n_moves_in_all += per[i].n_moves;
-        good &= per[i].n_denied == 0 && per[i].n_steps == jobs[i].n_steps;
+        good &= per[i].n_denied == 0 &&
+                (jobs[i].die_ns > 0 || per[i].n_steps == jobs[i].n_steps);
     }
     for (size_t i = 0; !good && i < n; i++)
         print_error(
@@ -113,9 +116,17 @@ everybody_finishes(void **state)
 
     (void)state;
     printf("mixes %lu, seeds %llu ..\n", n, (unsigned long long)t_seed());
-    for (unsigned long k = 0; k < n; k++) run_mix(t_seed() + k);
+    for (unsigned long k = 0; k < n; k++) run_mix(t_seed() + k, 0);
     printf("%llu moves\n", (unsigned long long)n_moves_in_all);
     assert_true(n_moves_in_all > n);
+}
+
+/* Some are killed: in a step, while they are out, on their way out or in; the others finish. */
+static void
+the_others_finish(void **state)
+{
+    (void)state;
+    for (unsigned k = 0; k < t_rounds(200, 20000); k++) run_mix(t_seed() + k, 0.4);
 }
 
 /* Mixes that once went wrong: a newcomer sent away as it joined; a stuck step behind an old
@@ -127,13 +138,14 @@ once_wrong(void **state)
                                     5351, 5788, 20240617, 20241152};
 
     (void)state;
-    for (size_t i = 0; i < sizeof seed / sizeof *seed; i++) run_mix(seed[i]);
+    for (size_t i = 0; i < sizeof seed / sizeof *seed; i++) run_mix(seed[i], 0);
 }
 
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(everybody_finishes),
+                                       cmocka_unit_test(the_others_finish),
                                        cmocka_unit_test(once_wrong)};
     return t_main(tests);
 }
