@@ -19,8 +19,8 @@ run_file(int argc, char **argv)
           {"budget", ZI_ARG_TEXT, &opt.budget, "BYTES",
            "4G, or 65%: of the sum of what the jobs need alone, measured first"},
           {"compare", ZI_ARG_FLAG, &opt.compare, NULL,
-           "run the same jobs under temporal, spatial, zico and --policy, and print the "
-             "table"},
+           "run the same jobs under temporal, spatial, zico and --policy, which may be a "
+             "list, and print the table"},
           {"out", ZI_ARG_TEXT, &opt.out_dir, "DIR",
            "logs, picture and trace go there (default: zico-out)"},
           {"trace", ZI_ARG_TEXT, &opt.trace, "FILE",

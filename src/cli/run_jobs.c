@@ -26,6 +26,7 @@
 #include "cli/live.h"
 #include "cli/run_report.h"
 #include "os/rundir.h"
+#include "policy/policy.h"
 
 #define PATIENCE_NS   10000000000ull /* between the signals that stop a job             */
 #define FRAME_NS      200000000ull   /* between two frames of the live view             */
@@ -519,33 +520,87 @@ exit_code(const zi_run_result *res)
     return res->n_failed ? 1 : 0;
 }
 
-static bool
-is_another(const char *word, const char *const *list, unsigned n)
+/* -- policies by name ------------------------------------------------------------------------ */
+
+#define COMPARED_MAX 12u
+
+typedef struct compared {
+    unsigned    n;
+    const char *name[COMPARED_MAX];
+    char        text[512]; /* the names that were asked for, each with its end */
+} compared;
+
+static void
+add_policy(compared *c, const char *name)
 {
-    for (unsigned i = 0; i < n; i++)
-        if (strcmp(word, list[i]) == 0) return false;
-    return true;
+    for (unsigned i = 0; i < c->n; i++)
+        if (strcmp(name, c->name[i]) == 0) return;
+    if (c->n < COMPARED_MAX) c->name[c->n++] = name;
 }
 
-/* The usual three, and the one that was asked for besides. */
+/* "salus:srtf,gandiva" after the ones that are there already. */
+static void
+add_policies(compared *c, const char *list)
+{
+    char *rest = NULL;
+
+    snprintf(c->text, sizeof c->text, "%s", list ? list : "");
+    for (char *one = strtok_r(c->text, ",", &rest); one; one = strtok_r(NULL, ",", &rest))
+        add_policy(c, one);
+}
+
+static bool
+policy_is_known(const char *name)
+{
+    const char          *arg;
+    const zi_policy_ops *ops = zi_policy_find(name, &arg);
+    void                *state = ops ? zi_calloc(1, ops->state_size + 1) : NULL;
+    bool                 known = state && (!ops->init || ops->init(state, arg, 0) >= 0);
+
+    zi_free(state);
+    return known;
+}
+
+/* Before anything is started. */
+static zico_status
+check_policies(const zi_run_options *opt, const zi_jobfile *file)
+{
+    const char *wish = opt->policy ? opt->policy : file->policy;
+    compared    c = {0};
+
+    if (!wish) return ZICO_OK;
+    if (opt->compare)
+        add_policies(&c, wish);
+    else
+        add_policy(&c, wish);
+    for (unsigned i = 0; i < c.n; i++) {
+        if (policy_is_known(c.name[i])) continue;
+        fprintf(stderr,
+                "zico run: '%s' is no policy: zico, temporal, spatial, "
+                "salus[:fifo|pack|srtf|fair], gandiva[:slice=SECONDS]%s\n",
+                c.name[i], opt->compare ? "" : "; several only with --compare");
+        return ZICO_E_ARG;
+    }
+    return ZICO_OK;
+}
+
+/* The usual three, and what was asked for besides. */
 static int
 compare_policies(const zi_run_options *opt, zi_jobfile *file, uint64_t budget)
 {
-    const char    *policy[4] = {"temporal", "spatial", "zico"};
-    unsigned       n_policies = 3;
-    zi_run_result *res = zi_calloc(4, sizeof *res);
+    compared       c = {.n = 3, .name = {"temporal", "spatial", "zico"}};
+    zi_run_result *res = zi_calloc(COMPARED_MAX, sizeof *res);
     zi_history    *history = NULL; /* of the last one */
     char           socket_path[ZI_RUNDIR_PATH_MAX];
     int            code = 0;
     unsigned       n = 0;
 
     if (!res) return 1;
-    if (opt->policy && is_another(opt->policy, policy, 3))
-        policy[n_policies++] = opt->policy;
+    add_policies(&c, opt->policy ? opt->policy : file->policy);
     if (!budget && zi_ensure_default_budget(&budget) < 0) code = 1;
-    for (; n < n_policies && !n_interrupts && code != 1; n++) {
-        fprintf(stderr, "== %s\n", policy[n]);
-        if (private_broker(opt, opt->out_dir, policy[n], budget, file, NULL,
+    for (; n < c.n && !n_interrupts && code != 1; n++) {
+        fprintf(stderr, "== %s\n", c.name[n]);
+        if (private_broker(opt, opt->out_dir, c.name[n], budget, file, NULL,
                            socket_path) < 0) {
             code = 1;
             break;
@@ -556,7 +611,7 @@ compare_policies(const zi_run_options *opt, zi_jobfile *file, uint64_t budget)
                                 .cores = file->cores};
         zi_history_free(history);
         history = NULL;
-        if (run_once(opt, file, &crew, policy[n], &history, &res[n]) < 0) break;
+        if (run_once(opt, file, &crew, c.name[n], &history, &res[n]) < 0) break;
         if (exit_code(&res[n]) > code) code = exit_code(&res[n]);
     }
     if (n > 0 && history && !opt->json) zi_run_report(&res[n - 1], history, opt);
@@ -637,7 +692,8 @@ zi_run_jobs(const zi_run_options *opt)
     }
     sigaction(SIGINT, &sa, NULL);
     sigaction(SIGTERM, &sa, NULL);
-    zico_status st = settle_budget(opt, file, &budget);
+    zico_status st = check_policies(opt, file);
+    if (st == ZICO_OK) st = settle_budget(opt, file, &budget);
     if (st == ZICO_OK)
         code = opt->compare ? compare_policies(opt, file, budget)
                             : run_together(opt, file, budget);

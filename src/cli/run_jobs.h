@@ -14,7 +14,7 @@ typedef struct zi_run_options {
     const char  *budget;      /* NULL: the file's, else 80 % of what is free        */
     const char  *out_dir;     /* logs, picture, trace; made if it is not there      */
     const char  *trace;       /* a path; NULL: none                                 */
-    bool         compare;     /* the same jobs under temporal, spatial and zico     */
+    bool         compare;     /* the same jobs under temporal, spatial, zico, policy */
     bool         record;      /* keep the tides in out_dir/tides                    */
     bool         json;        /* the report as JSON on standard output              */
     bool         quiet;       /* no live view                                       */

@@ -178,12 +178,22 @@ progress(const zi_run_result *res, const zi_run_result *base, double *ret_mean,
     *ret_worst = n ? worst : NAN;
 }
 
+/* From a job's start to its end, mean over the jobs. */
+static uint64_t
+mean_wall_ns(const zi_run_result *res)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < res->n_jobs; i++) sum += res->job[i].wall_ns;
+    return res->n_jobs ? sum / res->n_jobs : 0;
+}
+
 void
 zi_run_report_compare(const zi_run_result *res, unsigned n, bool json)
 {
     static const zi_column col[] = {
         {"policy", NULL, ZI_UNIT_TEXT, 0},
         {"time for all", "wall_ns", ZI_UNIT_NS, 0},
+        {"mean of each", "mean_wall_ns", ZI_UNIT_NS, 0},
         {"progress", "progress", ZI_UNIT_RATIO, 2},
         {"slowest job", "slowest", ZI_UNIT_RATIO, 2},
         {"peak", "peak_bytes", ZI_UNIT_BYTES, 0},
@@ -201,6 +211,7 @@ zi_run_report_compare(const zi_run_result *res, unsigned n, bool json)
         progress(&res[i], &res[0], &mean, &worst);
         zi_table_text(t, res[i].policy);
         zi_table_u64(t, res[i].wall_ns);
+        zi_table_u64(t, mean_wall_ns(&res[i]));
         zi_table_f64(t, mean);
         zi_table_f64(t, worst);
         zi_table_u64(t, res[i].peak_bytes);

@@ -1,0 +1,66 @@
+#!/usr/bin/python3
+"""Policies as people type them: wrong ones are named before anything starts, several are compared.
+
+timeout: 200
+"""
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+ZICO = os.path.join(os.environ["ZI_BUILD_DIR"], "zico")
+ENV = {k: v for k, v in os.environ.items() if k != "ZICO_SOCKET"}
+JOBS = """budget: 96M
+%sjobs:
+  - name: a
+    train: resnet20:size=16
+    batch: 8
+    steps: 4
+    args: [--eval, '0']
+  - name: b
+    train: resnet20:size=16
+    batch: 16
+    steps: 3
+    args: [--eval, '0']
+"""
+
+
+class Names(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="zi-test-")
+        self.dir = self.folder.name
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def run_jobs(self, *words, head=""):
+        path = os.path.join(self.dir, "jobs.yaml")
+        with open(path, "w") as f:
+            f.write(JOBS % head)
+        return subprocess.run([ZICO, "run", *words, "--quiet", "--out", os.path.join(self.dir, "out"), path],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=180,
+                              env=dict(ENV, TMPDIR=self.dir, XDG_RUNTIME_DIR=self.dir))
+
+    def test_a_wrong_name_is_told_at_once(self):
+        for words, head in ((["--policy", "salos"], ""), (["--policy", "salus:lifo"], ""),
+                            (["--policy", "gandiva:slice=0"], ""), ([], "policy: fair\n"),
+                            (["--compare", "--policy", "salus:srtf,ziko"], "")):
+            done = self.run_jobs(*words, head=head)
+            self.assertEqual(2, done.returncode, done.stderr)
+            self.assertIn("is no policy", done.stderr)
+            self.assertNotIn("==", done.stderr)
+
+    def test_a_list_is_compared(self):
+        done = self.run_jobs("--compare", "--json", "--policy", "salus:srtf,gandiva:slice=1,zico")
+        self.assertEqual(0, done.returncode, done.stderr)
+        rows = json.loads(done.stdout.splitlines()[-1])
+        self.assertEqual(["temporal", "spatial", "zico", "salus:srtf", "gandiva:slice=1"],
+                         [r["policy"] for r in rows])
+        for r in rows:
+            self.assertEqual(0, r["failed"])
+            self.assertTrue(0 < r["mean_wall_ns"] <= r["wall_ns"])
+
+
+if __name__ == "__main__":
+    unittest.main()
