@@ -1,9 +1,11 @@
 /* plan_batch.c -- the largest batch that each planner runs in the memory of a small one.
  *
  *     plan_batch [--measure] [NET...]
+ *     plan_batch --run PLANNER BATCH NET
  *
  * The budget is what keep needs for the batch in the table; sizes are exact, so nothing need be
- * executed, but --measure runs the best planner at its largest batch, for the samples per second. */
+ * executed, but --measure runs the best planner at its largest batch, for the samples per second.
+ * Looking for the batch takes longer than that: --run measures one that is known. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +56,29 @@ throughput(zi_study_options opt, int64_t batch, const char *planner, uint64_t bu
     return (double)batch * 1e9 / (double)row.step_ns;
 }
 
+/* The planner at its largest batch, and keep at its own, in the same memory. */
+static void
+run_both(size_t i, const char *tier, const char *planner, int64_t batch)
+{
+    zi_study_options opt = {.net = nets[i].spec, .batch = nets[i].batch, .tier = tier};
+    zi_train_diag    diag = {0};
+    zi_study         s;
+    uint64_t         kernel = 0, keep_kernel = 0;
+
+    must(zi_study_open(&opt, &diag, &s), &diag);
+    const uint64_t budget = s.keep_bytes;
+    zi_study_close(&s);
+    double keep = throughput(opt, nets[i].batch, "keep", budget, &keep_kernel);
+    double most = throughput(opt, batch, planner, budget, &kernel);
+    printf(
+        "%-12s %s at %lld: %.1f samples/s, keep at %lld: %.1f (%.2fx); kernel %.1f and "
+        "%.1f MiB of %.1f\n",
+        nets[i].name, planner, (long long)batch, most, (long long)nets[i].batch, keep,
+        most / keep, (double)kernel / 1048576, (double)keep_kernel / 1048576,
+        (double)budget / 1048576);
+    fflush(stdout);
+}
+
 static double
 study_net(size_t i, const char *tier, bool measure)
 {
@@ -65,7 +90,7 @@ study_net(size_t i, const char *tier, bool measure)
     const char      *best_planner = "keep";
 
     must(zi_study_open(&opt, &diag, &s), &diag);
-    uint64_t budget = s.keep_bytes, kernel = 0;
+    uint64_t budget = s.keep_bytes;
     zi_study_close(&s);
     printf("%-12s %7.1f MiB: keep %lld", nets[i].name, (double)budget / 1048576,
            (long long)nets[i].batch);
@@ -82,14 +107,8 @@ study_net(size_t i, const char *tier, bool measure)
     }
     double times = (double)best / (double)nets[i].batch;
     printf("  best %.2fx\n", times);
-    if (measure) {
-        double keep = throughput(opt, nets[i].batch, "keep", budget, &kernel);
-        double most = throughput(opt, best, best_planner, budget, &kernel);
-        printf("%-12s %s at %lld: %.1f samples/s, keep at %lld: %.1f; kernel %.1f MiB\n",
-               nets[i].name, best_planner, (long long)best, most,
-               (long long)nets[i].batch, keep, (double)kernel / 1048576);
-    }
     fflush(stdout);
+    if (measure) run_both(i, tier, best_planner, best);
     return times;
 }
 
@@ -103,6 +122,12 @@ main(int argc, char **argv)
     unsigned    n = 0;
 
     snprintf(tier, sizeof tier, "file:%s", tmp && *tmp ? tmp : "/var/tmp");
+    if (argc == 5 && !strcmp(argv[1], "--run") && zi_planner_find(argv[2])) {
+        for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++)
+            if (!strcmp(nets[i].name, argv[4]))
+                run_both(i, tier, argv[2], atoll(argv[3]));
+        return 0;
+    }
     for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++) {
         if (!bench_wanted(nets[i].name, argv + 1 + measure, argc - 1 - measure)) continue;
         log_best += log(study_net(i, tier, measure));

@@ -481,10 +481,27 @@ by_turn(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
+/* Who has a place already: what the inner loop reads lies together. */
+typedef struct resident {
+    uint64_t offset, end;
+    uint32_t born, died;
+} resident;
+
+typedef ZI_VEC(resident) resident_vec;
+
+static void
+forget_the_dead(resident_vec *settled, uint32_t now)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < settled->n; i++)
+        if (settled->at[i].died >= now) settled->at[kept++] = settled->at[i];
+    settled->n = kept;
+}
+
 /* Each at the lowest offset that is free while it lives.  `settled` is kept in order of offset;
  * when turns go by birth, who has died by then is forgotten. */
 static zico_status
-map_in_turn(placer *p, const turn *order, bool by_birth, id_vec *settled,
+map_in_turn(placer *p, const turn *order, bool by_birth, resident_vec *settled,
             uint64_t *ret_total)
 {
     *ret_total = 0;
@@ -492,24 +509,21 @@ map_in_turn(placer *p, const turn *order, bool by_birth, id_vec *settled,
     for (size_t k = 0; k < p->life.n; k++) {
         life    *x = &p->life.at[order[k].id];
         uint64_t at = 0;
-        size_t   i = 0, kept = 0, where = SIZE_MAX;
-        for (; i < settled->n; i++) {
-            const life *y = &p->life.at[settled->at[i]];
-            if (by_birth && y->died < x->born) continue;
-            settled->at[kept++] = settled->at[i];
-            if (where != SIZE_MAX || !meet(x, y)) continue;
-            if (y->offset >= at + x->bytes)
-                where = kept - 1;
-            else if (y->offset + y->bytes > at)
-                at = y->offset + y->bytes;
+        if (by_birth) forget_the_dead(settled, x->born);
+        for (size_t i = 0; i < settled->n; i++) {
+            const resident *y = &settled->at[i];
+            if (x->born > y->died || y->born > x->died) continue;
+            if (y->offset >= at + x->bytes) break;
+            if (y->end > at) at = y->end;
         }
-        settled->n = kept;
         x->offset = at;
         if (at + x->bytes > *ret_total) *ret_total = at + x->bytes;
-        ZI_TRY(zi_vec_push(settled, order[k].id));
-        for (i = settled->n - 1; i > 0 && p->life.at[settled->at[i - 1]].offset > at; i--)
+        const resident me = {at, at + x->bytes, x->born, x->died};
+        ZI_TRY(zi_vec_push(settled, me));
+        size_t i = settled->n - 1;
+        for (; i > 0 && settled->at[i - 1].offset > at; i--)
             settled->at[i] = settled->at[i - 1];
-        settled->at[i] = order[k].id;
+        settled->at[i] = me;
     }
     return ZICO_OK;
 }
@@ -533,7 +547,7 @@ turn_key(const life *x, int rule)
 }
 
 static zico_status
-map_by_rule(placer *p, int rule, turn *order, id_vec *settled, uint64_t *ret_total)
+map_by_rule(placer *p, int rule, turn *order, resident_vec *settled, uint64_t *ret_total)
 {
     for (uint32_t i = 0; i < p->life.n; i++)
         order[i] = (turn){turn_key(&p->life.at[i], rule), i};
@@ -581,7 +595,7 @@ serve_earlier(const placer *p, turn *order, uint64_t goal)
 /* Serve those earlier that reach highest, as long as it may help; `order` and *least are the
  * best so far, and stay so. */
 static zico_status
-tighten(placer *p, turn *order, turn *best, id_vec *settled, uint64_t *least)
+tighten(placer *p, turn *order, turn *best, resident_vec *settled, uint64_t *least)
 {
     uint64_t goal, total;
     size_t   n = p->life.n, rounds = n ? MEETINGS / (n * n) : 0;
@@ -599,7 +613,7 @@ tighten(placer *p, turn *order, turn *best, id_vec *settled, uint64_t *least)
 }
 
 static zico_status
-map_best(placer *p, turn *order, turn *best, id_vec *settled, uint64_t *ret_total)
+map_best(placer *p, turn *order, turn *best, resident_vec *settled, uint64_t *ret_total)
 {
     int      rules = p->life.n > LIVES_MANY ? 1 : 5, rule_of_best = 0;
     uint64_t total, least = UINT64_MAX;
@@ -621,11 +635,11 @@ map_best(placer *p, turn *order, turn *best, id_vec *settled, uint64_t *ret_tota
 static zico_status
 place_in_mapping(placer *p, zi_place_stats *ret_stats)
 {
-    turn       *order = zi_calloc(p->life.n + 1, sizeof *order);
-    turn       *best = zi_calloc(p->life.n + 1, sizeof *best);
-    id_vec      settled = {0};
-    uint64_t    total = 0;
-    zico_status st =
+    turn        *order = zi_calloc(p->life.n + 1, sizeof *order);
+    turn        *best = zi_calloc(p->life.n + 1, sizeof *best);
+    resident_vec settled = {0};
+    uint64_t     total = 0;
+    zico_status  st =
         order && best ? map_best(p, order, best, &settled, &total) : ZICO_E_NOMEM;
 
     zi_free(order);

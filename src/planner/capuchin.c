@@ -570,7 +570,7 @@ static uint32_t
 effort(const zi_plan_task *task)
 {
     if (task->step_limit) return (uint32_t)task->step_limit;
-    uint32_t n = 120000 / (task->graph->n_nodes + 1u);
+    uint32_t n = 80000 / (task->graph->n_nodes + 1u);
     return n < 4 ? 4 : n > 120 ? 120 : n;
 }
 

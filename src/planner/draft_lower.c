@@ -337,13 +337,11 @@ time_copies_in(lowering *l)
             from = item_of_base(l, t->leave + 1, t->need, f->in_at);
         else if (l->d->on_demand)
             from = t->need;
-        uint32_t j = t->need;
-        for (; j > from; j--) {
-            if (l->budget_bytes && l->room[j - 1] + bytes > l->budget_bytes &&
-                f->in_at == ZI_ID_NONE)
-                break;
-            l->room[j - 1] += bytes;
-        }
+        const uint64_t most = l->budget_bytes && f->in_at == ZI_ID_NONE
+                                  ? less(l->budget_bytes, bytes)
+                                  : UINT64_MAX;
+        uint32_t       j = t->need;
+        for (; j > from && l->room[j - 1] <= most; j--) l->room[j - 1] += bytes;
         t->begin_in = j;
         t->next_in = l->in_head[j];
         l->in_head[j] = (uint32_t)k;

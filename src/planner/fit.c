@@ -5,6 +5,7 @@
 #include "base/try.h"
 
 #define TRIES 8
+#define FINE  50 /* goals that differ by less than this part of the budget are one */
 
 /* Solve for `goal_bytes` and place. */
 static zico_status
@@ -37,6 +38,16 @@ typedef struct hunt {
     bool     at_smallest;
 } hunt;
 
+/* The last that is tried. */
+static bool
+aim_at_smallest(hunt *h)
+{
+    if (h->smallest <= h->missed || h->smallest > h->budget) return false;
+    h->at_smallest = true;
+    h->goal = h->smallest;
+    return true;
+}
+
 /* The goal was missed: between it and what was met, or the smallest; false: give up. */
 static bool
 aim_higher(hunt *h, uint64_t small)
@@ -44,16 +55,14 @@ aim_higher(hunt *h, uint64_t small)
     uint64_t need = small + (h->budget - h->goal); /* with what placing wastes */
     if (need < h->least) h->least = need;
     if (h->at_smallest) return false;
-    h->missed = h->goal;
     if (small < h->smallest) h->smallest = small;
-    if (h->met && h->met - h->missed > h->budget / 200) {
+    h->missed =
+        h->smallest > h->goal && h->smallest <= h->met ? h->smallest - 1 : h->goal;
+    if (h->met && h->met - h->missed > h->budget / FINE) {
         h->goal = h->missed + (h->met - h->missed) / 2;
         return true;
     }
-    if (h->smallest <= h->missed || h->smallest > h->budget) return false;
-    h->at_smallest = true;
-    h->goal = h->smallest;
-    return true;
+    return aim_at_smallest(h);
 }
 
 /* Met, but the placement takes `slots`. */
@@ -64,7 +73,10 @@ aim_lower(hunt *h, uint64_t slots)
     if (slots < h->least) h->least = slots;
     if (h->at_smallest || lower >= h->goal) return false;
     h->met = h->goal;
-    if (h->missed && h->goal - lower <= h->missed) lower = (h->goal - h->missed + 1) / 2;
+    if (h->missed && h->goal - lower <= h->missed) {
+        if (h->goal - h->missed <= h->budget / FINE) return aim_at_smallest(h);
+        lower = (h->goal - h->missed + 1) / 2;
+    }
     h->goal -= lower;
     return true;
 }

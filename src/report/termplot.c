@@ -1,7 +1,8 @@
 /* termplot.c -- plots and sparklines made of characters.
  *
  * With Unicode a cell holds 2 x 4 braille dots (lines, marks) or a block (areas); without
- * it a cell holds one letter per series.  Colours, where allowed, are per cell.
+ * it a cell holds one letter per series.  Colours, where allowed, are per cell.  Points that
+ * count have a shape per series: a picture without colours can be read, too.
  */
 #include "report/plot.h"
 
@@ -14,13 +15,16 @@
 #define NOBODY 255
 
 static const char letters[] = "*+ox#%@&=~";
-static const int  ansi[] = {34, 33, 32, 35, 36, 31, 93};
+static const char *const shape[] = {"●", "▲", "■", "◆", "○", "△", "□", "◇", "★", "☆"};
+#define N_SHAPES (sizeof shape / sizeof shape[0])
+static const int ansi[] = {34, 33, 32, 35, 36, 31, 93};
 
 typedef struct canvas {
     const zi_style *style;
     unsigned        cols, rows; /* cells */
     uint8_t        *dots;       /* braille bits, row by row          */
     uint8_t        *owner;      /* series that touched the cell last */
+    bool           *mark;       /* with a point that counts          */
 } canvas;
 
 static void
@@ -39,14 +43,17 @@ dot(canvas *c, double fx, double fy, size_t k)
     c->owner[cell] = (uint8_t)k;
 }
 
-/* A mark that is seen: three dots each way. */
+/* A point that counts; whoever comes first keeps the cell. */
 static void
-fat_dot(canvas *c, double fx, double fy, size_t k)
+mark(canvas *c, double fx, double fy, size_t k)
 {
-    for (int i = -1; i <= 1; i++) {
-        dot(c, fx + i * 0.5 / c->cols, fy, k);
-        dot(c, fx, fy + i * 0.25 / c->rows, k);
-    }
+    if (!(fx >= 0 && fx <= 1 && fy >= 0 && fy <= 1)) return;
+    unsigned x = (unsigned)(fx * (c->cols * 2 - 1) + 0.5);
+    unsigned y = (unsigned)((1 - fy) * (c->rows * 4 - 1) + 0.5);
+    size_t   cell = (size_t)(y / 4) * c->cols + x / 2;
+    if (c->mark[cell]) return;
+    c->mark[cell] = true;
+    c->owner[cell] = (uint8_t)k;
 }
 
 /* Dots along a straight line between two places, both in 0 .. 1. */
@@ -79,9 +86,18 @@ draw_series(canvas *c, const zi_plot *p, const zi_range *rx, const zi_range *ry,
         } else if (!isnan(x) && !isnan(y)) {
             dot(c, x, y, k);
         }
-        if (p->kind == ZI_PLOT_SCATTER || p->kind == ZI_PLOT_FRONT) fat_dot(c, x, y, k);
         px = isnan(y) ? NAN : x, py = y;
     }
+}
+
+static void
+draw_marks(canvas *c, const zi_plot *p, const zi_range *rx, const zi_range *ry)
+{
+    if (p->kind != ZI_PLOT_SCATTER && p->kind != ZI_PLOT_FRONT) return;
+    for (size_t k = 0; k < p->n_series; k++)
+        for (size_t i = 0; i < p->series[k].n; i++)
+            mark(c, zi_range_place(rx, p->series[k].x[i]),
+                 zi_range_place(ry, p->series[k].y[i]), k);
 }
 
 /* Whose area covers the middle of each cell, at the highest moment of its column. */
@@ -123,6 +139,8 @@ add_cell(zi_str *out, const canvas *c, size_t cell, bool area)
         zi_str_add_char(out, letters[k % (sizeof letters - 1)]);
     } else if (area) {
         zi_str_add(out, block[k % 4]);
+    } else if (c->mark[cell]) {
+        zi_str_add(out, shape[k % N_SHAPES]);
     } else { /* U+2800 + dots */
         uint8_t d = c->dots[cell];
         zi_str_add_char(out, (char)0xe2);
@@ -155,7 +173,8 @@ add_legend(zi_str *out, const zi_plot *p, const zi_style *style, size_t indent)
 {
     static const char *const block[] = {"█", "▓", "▒", "░"};
     bool                     area = p->kind == ZI_PLOT_STACKED;
-    size_t                   x = indent;
+    bool   marked = p->kind == ZI_PLOT_SCATTER || p->kind == ZI_PLOT_FRONT;
+    size_t x = indent;
 
     for (size_t k = 0; k < p->n_series + p->has_budget; k++) {
         bool        budget = k == p->n_series;
@@ -173,7 +192,9 @@ add_legend(zi_str *out, const zi_plot *p, const zi_style *style, size_t indent)
         else if (!style->unicode)
             zi_str_add_char(out, letters[k % (sizeof letters - 1)]);
         else
-            zi_str_add(out, area ? block[k % 4] : "●");
+            zi_str_add(out, area     ? block[k % 4]
+                            : marked ? shape[k % N_SHAPES]
+                                     : shape[0]);
         if (style->colour && !budget) zi_str_add(out, "\x1b[0m");
         zi_str_fmt(out, " %s  ", name);
         x += n;
@@ -268,12 +289,14 @@ zi_plot_text(const zi_plot *p, const zi_style *style, zi_str *out)
     c.cols = width > indent + 12 ? width - (unsigned)indent - 2 : 10;
     c.dots = zi_calloc((size_t)c.cols * c.rows, 1);
     c.owner = zi_malloc((size_t)c.cols * c.rows);
-    if (!label || !c.dots || !c.owner) {
+    c.mark = zi_calloc((size_t)c.cols * c.rows, sizeof *c.mark);
+    if (!label || !c.dots || !c.owner || !c.mark) {
         st = ZICO_E_NOMEM;
     } else {
         memset(c.owner, NOBODY, (size_t)c.cols * c.rows);
         if (area) draw_stack(&c, &stack, &rx, &ry);
         for (size_t k = 0; !area && k < p->n_series; k++) draw_series(&c, p, &rx, &ry, k);
+        draw_marks(&c, p, &rx, &ry);
         if (p->title) zi_str_fmt(out, "%s\n", p->title);
         if (p->y.label) zi_str_fmt(out, "%s\n", p->y.label);
         add_rows(out, p, &c, &ry, label, indent);
@@ -284,6 +307,7 @@ zi_plot_text(const zi_plot *p, const zi_style *style, zi_str *out)
     zi_free(label);
     zi_free(c.dots);
     zi_free(c.owner);
+    zi_free(c.mark);
     zi_stack_free(&stack);
     return st;
 }
