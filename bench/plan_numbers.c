@@ -93,14 +93,15 @@ write_row(const wishes *w, const char *net, unsigned share, const zi_study *s,
             "%7.1f MiB (kernel %7.1f)  foreseen %7.1f ms  %s %7.1f ms (%.3f)  keep %7.1f "
             "ms  %.3fx  stalls %5.1f (%5.1f) ms  again %4u  out %6.1f MiB at %.2f, in "
             "%.2f "
-            "GB/s  planned in %.0f ms\n",
+            "GB/s  planned in %.0f ms%s\n",
             (double)r->peak_bytes / 1048576, (double)r->kernel_bytes / 1048576,
             (double)r->forecast.step_ns / 1e6, r->measured ? "measured" : "       -",
             (double)r->step_ns / 1e6, (double)r->step_ns / (double)r->forecast.step_ns,
             (double)r->keep_ns / 1e6, (double)ns / (double)r->keep_ns,
             (double)r->stall_ns / 1e6, (double)r->forecast.stall_ns / 1e6,
             r->verdict.n_redo, (double)r->verdict.out_bytes / 1048576,
-            r->out_bytes_per_s / 1e9, r->in_bytes_per_s / 1e9, (double)r->plan_ns / 1e6);
+            r->out_bytes_per_s / 1e9, r->in_bytes_per_s / 1e9, (double)r->plan_ns / 1e6,
+            r->same ? " (the same plan as before)" : "");
     else
         printf("needs %.1f MiB of %.1f\n", (double)r->least_bytes / 1048576,
                (double)r->budget_bytes / 1048576);

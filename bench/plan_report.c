@@ -69,6 +69,17 @@ is_outdated(unsigned i)
     return false;
 }
 
+/* The same acts for another budget or planner: measured once. */
+static bool
+is_repeated(unsigned i)
+{
+    for (unsigned k = 0; k < i; k++)
+        if (!strcmp(rows[k].net, rows[i].net) && rows[k].ns == rows[i].ns &&
+            rows[k].foreseen == rows[i].foreseen && !is_outdated(k))
+            return true;
+    return false;
+}
+
 static const point *
 torch_point(const char *net, unsigned segments)
 {
@@ -232,7 +243,7 @@ print_claims(void)
         }
     for (unsigned i = 0; i < n_rows; i++) {
         const row *r = &rows[i];
-        if (!r->fits || !r->ns || is_outdated(i)) continue;
+        if (!r->fits || !r->ns || is_outdated(i) || is_repeated(i)) continue;
         double x = (double)r->ns / (double)r->foreseen;
         double off = x > 1 ? x : 1 / x;
         n_within += off <= 1.1;

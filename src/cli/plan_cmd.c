@@ -14,6 +14,7 @@
 #include "cli/data_words.h"
 #include "cli/plan_study.h"
 #include "cli/plan_table.h"
+#include "os/os.h"
 
 #define PLANNERS_MAX 16
 
@@ -21,7 +22,7 @@ typedef struct wishes {
     zi_study_options study;
     const char      *budgets, *planner, *out, *svg, *budget;
     bool             measure, show, json, max_batch;
-    uint64_t         batch, threads, steps;
+    uint64_t         batch, threads, steps, begin_ns;
 } wishes;
 
 static int
@@ -132,17 +133,37 @@ keep_plan(const wishes *w, const zi_study *s, zi_plan *plan)
     return st;
 }
 
-/* Executing takes its time: one line that says where it is. */
+/* Planning and executing take their time: one line that says where it is, and how long it may
+ * take. */
 static void
-show_progress(const wishes *w, const zi_study *s, const char *planner, uint64_t budget,
-              size_t done, size_t all)
+show_progress(const wishes *w, const char *what, uint64_t budget, size_t done, size_t all)
 {
-    char text[ZI_SIZE_TEXT];
+    static const uint64_t second = 1000000000u;
+    const zi_os          *os = zi_os_real();
+    char                  text[ZI_SIZE_TEXT], left[ZI_UNIT_CHARS];
 
-    if (w->study.n_steps == 0 || w->json || !isatty(STDERR_FILENO)) return;
-    fprintf(stderr, "\r%s %zu/%zu: %s within %s\x1b[K", s->opt.net, done + 1, all,
-            planner, zi_size_format(budget, text));
-    if (done + 1 == all) fputs("\r\x1b[K", stderr);
+    if (w->json || !isatty(STDERR_FILENO)) return;
+    const uint64_t so_far = os->now_ns(os) - w->begin_ns;
+    fprintf(stderr, "\r%s: ", w->study.net);
+    if (budget)
+        fprintf(stderr, "%zu of %zu, %s within %s", done + 1, all, what,
+                zi_size_format(budget, text));
+    else
+        fprintf(stderr, "%s", what);
+    if (budget && done > 1 && so_far > 5 * second)
+        fprintf(stderr, ", about %s more",
+                zi_unit_format(ZI_UNIT_NS,
+                               (double)so_far / (double)done * (double)(all - done), -1,
+                               left));
+    fprintf(stderr, "\x1b[K");
+    fflush(stderr);
+}
+
+static void
+end_progress(const wishes *w)
+{
+    if (w->json || !isatty(STDERR_FILENO)) return;
+    fputs("\r\x1b[K", stderr);
     fflush(stderr);
 }
 
@@ -156,7 +177,7 @@ ask_all(const wishes *w, zi_study *s, const zi_planner_ops **ops, size_t n_ops,
         for (size_t i = 0; i < n_ops; i++) {
             zi_study_row row;
             zi_plan     *plan = NULL;
-            show_progress(w, s, ops[i]->name, a->budget[b], b * n_ops + i,
+            show_progress(w, ops[i]->name, a->budget[b], b * n_ops + i,
                           a->n_budgets * n_ops);
             zico_status st = zi_study_ask(s, ops[i], a->budget[b], diag, &row, &plan);
             if (st >= 0) st = zi_vec_push(&a->rows, row);
@@ -170,6 +191,7 @@ ask_all(const wishes *w, zi_study *s, const zi_planner_ops **ops, size_t n_ops,
             }
         }
     }
+    end_progress(w);
     zico_status st = last ? keep_plan(w, s, last) : ZICO_OK;
     zi_plan_free(last);
     return st;
@@ -182,9 +204,12 @@ study(const wishes *w, const zi_planner_ops **ops, size_t n_ops)
     zi_train_diag  diag = {0};
     zi_plan_answer a = {0};
 
-    if (zi_study_open(&w->study, &diag, &s) < 0) return complain(diag.text);
+    show_progress(w, w->measure ? "measuring keep" : "reading the network", 0, 0, 0);
+    zico_status st = zi_study_open(&w->study, &diag, &s);
+    end_progress(w);
+    if (st < 0) return complain(diag.text);
     const char *budgets = w->budget ? w->budget : w->budgets;
-    zico_status st = parse_budgets(budgets, s.keep_bytes, &a);
+    st = parse_budgets(budgets, s.keep_bytes, &a);
     if (st < 0) {
         zi_study_close(&s);
         return complain("--budgets wants sizes or shares of keep's peak: 100%,80%,600M");
@@ -216,10 +241,12 @@ largest_batch(const wishes *w, const zi_planner_ops **ops, size_t n_ops)
     zico_status st = ZICO_OK;
     for (size_t i = 0; i < n_ops && st >= 0; i++) {
         int64_t batch = 0;
+        show_progress(w, ops[i]->name, budget, i, n_ops);
         st = zi_study_max_batch(&w->study, ops[i], budget, &diag, &batch);
         zi_table_text(t, ops[i]->name);
         zi_table_u64(t, (uint64_t)batch);
     }
+    end_progress(w);
     if (st >= 0 && w->json) {
         zi_json j = zi_json_into(&out);
         st = zi_table_json(t, &j);
@@ -281,5 +308,6 @@ zi_cmd_plan(int argc, char **argv)
     w.study.n_threads = (unsigned)w.threads;
     w.study.n_steps = w.measure ? (unsigned)w.steps : 0;
     if (!strcmp(w.study.tier, "none")) w.study.tier = NULL;
+    w.begin_ns = zi_os_real()->now_ns(zi_os_real());
     return w.max_batch ? largest_batch(&w, ops, n_ops) : study(&w, ops, n_ops);
 }

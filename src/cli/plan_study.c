@@ -69,6 +69,52 @@ know_tier(zi_study *s, zi_cost *c, zi_train_diag *diag)
 
 /* -- asking ---------------------------------------------------------------------------------------- */
 
+/* Plans with the same acts run the same (FNV-1a). */
+static uint64_t
+hash_acts(const zi_plan *p)
+{
+    uint64_t h = 0xcbf29ce484222325ull;
+    for (uint32_t i = 0; i < p->n_acts; i++) {
+        const zi_act  *a = &p->acts[i];
+        const uint64_t x = (uint64_t)a->kind << 48 | (uint64_t)a->over << 40 | a->what;
+        for (int byte = 0; byte < 7; byte++)
+            h = (h ^ (x >> (8 * byte) & 0xff)) * 0x100000001b3ull;
+    }
+    return h;
+}
+
+/* What was measured of a plan with the same acts; false: none was. */
+static bool
+recall(const zi_study *s, zi_study_row *row)
+{
+    for (size_t i = 0; i < s->n_executed; i++) {
+        const zi_study_row *r = &s->executed[i];
+        if (r->plan_hash != row->plan_hash) continue;
+        const zi_study_row now = *row;
+        *row = *r;
+        row->planner = now.planner;
+        row->budget_bytes = now.budget_bytes;
+        row->plan_ns = now.plan_ns;
+        row->same = true;
+        return true;
+    }
+    return false;
+}
+
+static zico_status
+execute_once(zi_study *s, const zi_plan *plan, zi_train_diag *diag, zi_study_row *row)
+{
+    row->plan_hash = hash_acts(plan);
+    if (recall(s, row)) return ZICO_OK;
+    ZI_TRY(zi_study_execute(s, plan, diag, row));
+    zi_study_row *more =
+        zi_realloc_array(s->executed, s->n_executed + 1, sizeof *s->executed);
+    if (!more) return ZICO_E_NOMEM;
+    s->executed = more;
+    s->executed[s->n_executed++] = *row;
+    return ZICO_OK;
+}
+
 zico_status
 zi_study_ask(zi_study *s, const zi_planner_ops *ops, uint64_t budget_bytes,
              zi_train_diag *diag, zi_study_row *ret_row, zi_plan **ret_plan)
@@ -99,7 +145,7 @@ zi_study_ask(zi_study *s, const zi_planner_ops *ops, uint64_t budget_bytes,
     row.planner = ops->name;
     st = zi_plan_simulate(plan, s->graph, s->cost, NULL, &row.forecast);
     if (st >= 0) st = zi_plan_check(plan, s->graph, s->cost, 0, &row.verdict);
-    if (st >= 0 && s->opt.n_steps) st = zi_study_execute(s, plan, diag, &row);
+    if (st >= 0 && s->opt.n_steps) st = execute_once(s, plan, diag, &row);
     if (st >= 0 && ret_plan)
         *ret_plan = plan;
     else
@@ -148,6 +194,7 @@ void
 zi_study_close(zi_study *s)
 {
     zi_study_close_yard(s);
+    zi_free(s->executed);
     zi_cost_free(s->cost);
     zi_graph_free(s->graph);
     zi_tier_close(s->tier);

@@ -24,6 +24,8 @@ typedef struct zi_study_options {
     unsigned    n_steps;   /* measured steps per plan; 0: costs are guesses         */
 } zi_study_options;
 
+typedef struct zi_study_row zi_study_row;
+
 typedef struct zi_study {
     zi_study_options opt;
     zi_graph        *graph;
@@ -35,13 +37,15 @@ typedef struct zi_study {
     zi_exec         *yard;       /* keep, ready to run beside every plan; NULL: no room */
     zi_exec_feed    *feeds;      /* the same for all                */
     size_t           n_feeds;
+    zi_study_row    *executed; /* plans that were, one of each kind: nobody waits twice */
+    size_t           n_executed;
 } zi_study;
 
 ZICO_NODISCARD zico_status zi_study_open(const zi_study_options *opt, zi_train_diag *diag,
                                          zi_study *ret_study);
 void                       zi_study_close(zi_study *s);
 
-typedef struct zi_study_row {
+struct zi_study_row {
     const char *planner;
     uint64_t    budget_bytes; /* 0: none */
     bool        fits;
@@ -58,9 +62,12 @@ typedef struct zi_study_row {
     uint64_t   keep_ns;           /* of keep's steps between them; without: the study's */
     double out_bytes_per_s, in_bytes_per_s; /* of the plan's own copies; 0: none        */
     uint64_t fastest_ns; /* of the steps; for machines that do other things, too */
-} zi_study_row;
+    uint64_t plan_hash;  /* of its acts */
+    bool     same;       /* measured before, for another planner or budget */
+};
 
-/* Plan; with opt.n_steps also execute.  ret_plan (may be NULL) takes the plan, NULL if none. */
+/* Plan; with opt.n_steps also execute, unless the same acts were executed before.  ret_plan (may be
+ * NULL) takes the plan, NULL if none. */
 ZICO_NODISCARD zico_status zi_study_ask(zi_study *s, const zi_planner_ops *ops,
                                         uint64_t budget_bytes, zi_train_diag *diag,
                                         zi_study_row *ret_row, zi_plan **ret_plan);
