@@ -243,7 +243,8 @@ print_claims(void)
         }
     for (unsigned i = 0; i < n_rows; i++) {
         const row *r = &rows[i];
-        if (!r->fits || !r->ns || is_outdated(i) || is_repeated(i)) continue;
+        if (!r->fits || !r->ns || !r->foreseen || is_outdated(i) || is_repeated(i))
+            continue;
         double x = (double)r->ns / (double)r->foreseen;
         double off = x > 1 ? x : 1 / x;
         n_within += off <= 1.1;

@@ -14,15 +14,16 @@ typedef struct drawing {
     zi_tensor_id   *row;    /* tensors drawn, largest first */
     uint32_t       *row_of; /* [n_tensors]; UINT32_MAX: not drawn */
     unsigned        n_rows, width;
-    uint8_t        *cells;  /* [n_rows * width] */
-    uint8_t        *now;    /* [n_rows] */
-    bool           *saved;  /* [n_rows] */
-    uint64_t       *end_ns; /* [n_acts] */
-    uint64_t        total_ns;
-    zi_tensor_id   *root;    /* [n_tensors] */
-    bool           *present; /* [n_tensors] of roots */
-    double         *curve;   /* [width] the most bytes held within each column */
-    uint64_t        held, most;
+    uint8_t        *cells; /* [n_rows * width] */
+    uint8_t        *now;   /* [n_rows] */
+    uint8_t  *seen;   /* [n_rows] how it was there in this column; NOTHING: it was not */
+    bool     *saved;  /* [n_rows] */
+    uint64_t *end_ns; /* [n_acts] */
+    uint64_t  total_ns;
+    zi_tensor_id *root;    /* [n_tensors] */
+    bool         *present; /* [n_tensors] of roots */
+    double       *curve;   /* [width] the most bytes held within each column */
+    uint64_t      held, most;
 } drawing;
 
 typedef struct sized {
@@ -70,7 +71,9 @@ choose_rows(drawing *d, unsigned n_rows)
 static void
 set(drawing *d, zi_tensor_id t, cell now)
 {
-    if (d->row_of[t] != UINT32_MAX) d->now[d->row_of[t]] = (uint8_t)now;
+    if (d->row_of[t] == UINT32_MAX) return;
+    d->now[d->row_of[t]] = (uint8_t)now;
+    if (now == HERE || now == REDONE) d->seen[d->row_of[t]] = (uint8_t)now;
 }
 
 static void
@@ -146,8 +149,12 @@ fill_cells(drawing *d)
         for (; column < until; column++) {
             d->curve[column] = (double)d->most;
             d->most = d->held;
-            for (unsigned r = 0; r < d->n_rows; r++)
-                d->cells[r * d->width + column] = d->now[r];
+            for (unsigned r = 0; r < d->n_rows;
+                 r++) { /* also who was there for a moment */
+                d->cells[r * d->width + column] =
+                    d->seen[r] != NOTHING ? d->seen[r] : d->now[r];
+                d->seen[r] = NOTHING;
+            }
         }
     }
     for (unsigned r = 0; r < d->n_rows; r++) { /* what never comes back is just over */
@@ -208,13 +215,14 @@ zi_plan_draw(const zi_plan *p, const zi_graph *g, const zi_cost *c, const zi_sty
     d.row_of = zi_calloc(g->n_tensors + 1u, sizeof *d.row_of);
     d.cells = zi_calloc((size_t)n_rows * d.width + 1u, sizeof *d.cells);
     d.now = zi_calloc(n_rows + 1u, sizeof *d.now);
+    d.seen = zi_calloc(n_rows + 1u, sizeof *d.seen);
     d.saved = zi_calloc(n_rows + 1u, sizeof *d.saved);
     d.end_ns = zi_calloc(p->n_acts + 1u, sizeof *d.end_ns);
     d.root = zi_calloc(g->n_tensors + 1u, sizeof *d.root);
     d.present = zi_calloc(g->n_tensors + 1u, sizeof *d.present);
     d.curve = zi_calloc(d.width + 1u, sizeof *d.curve);
-    if (d.row && d.row_of && d.cells && d.now && d.saved && d.end_ns && d.root &&
-        d.present && d.curve)
+    if (d.row && d.row_of && d.cells && d.now && d.seen && d.saved && d.end_ns &&
+        d.root && d.present && d.curve)
         st = zi_plan_simulate(p, g, c, d.end_ns, &f);
     if (st >= 0) st = choose_rows(&d, n_rows);
     if (st >= 0) {
@@ -232,6 +240,7 @@ zi_plan_draw(const zi_plan *p, const zi_graph *g, const zi_cost *c, const zi_sty
     zi_free(d.row_of);
     zi_free(d.cells);
     zi_free(d.now);
+    zi_free(d.seen);
     zi_free(d.saved);
     zi_free(d.end_ns);
     zi_free(d.root);

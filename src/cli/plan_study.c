@@ -64,6 +64,7 @@ know_tier(zi_study *s, zi_cost *c, zi_train_diag *diag)
     c->out_beside = v.out_beside;
     c->in_beside = v.in_beside;
     c->copy_latency_ns = COPY_LATENCY;
+    if (s->opt.n_threads == 0) c->copy_cpu_ns = v.copy_cpu_ns; /* no core is left over */
     return ZICO_OK;
 }
 

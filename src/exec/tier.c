@@ -10,11 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/try.h"
 
-#define CHUNK (8ull << 20) /* one system call at most */
+#define CHUNK        (8ull << 20)   /* one system call at most */
+#define SMALL_COPY   (256ull << 10) /* one that tells what a copy costs beside its bytes */
+#define SMALL_COPIES 64u
 
 struct zi_tier {
     const zi_os     *os;
@@ -230,6 +233,29 @@ measure_alone(zi_tier *t, char *mem, uint64_t n, zi_tier_speed *ret)
     return ZICO_OK;
 }
 
+static uint64_t
+thread_cpu_ns(void)
+{
+    struct timespec t;
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) != 0) return 0;
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* What a small copy wants of a core: calls, pages, interrupts. */
+static zico_status
+measure_cpu(zi_tier *t, char *mem, uint64_t n, zi_tier_speed *ret)
+{
+    const uint64_t len = n < SMALL_COPY ? n : SMALL_COPY, begin = thread_cpu_ns();
+
+    for (uint64_t i = 0; i < SMALL_COPIES; i++) {
+        const uint64_t at = i * len % (n - len + 1) / ZI_TIER_ALIGN * ZI_TIER_ALIGN;
+        ZI_TRY(zi_tier_write(t, at, mem + at, len));
+        ZI_TRY(zi_tier_read(t, at, mem + at, len));
+    }
+    ret->copy_cpu_ns = (thread_cpu_ns() - begin) / (2 * SMALL_COPIES);
+    return ZICO_OK;
+}
+
 /* Both ways at once: what is left of each speed. */
 static zico_status
 measure_together(zi_tier *t, char *mem, uint64_t n, zi_tier_speed *ret)
@@ -262,6 +288,7 @@ measure(zi_tier *t, uint64_t n_bytes, unsigned halves, zi_tier_speed *ret_speed)
     memset(mem, 1, halves * n);
     zico_status st = zi_tier_reserve(t, halves * n);
     if (st >= 0) st = measure_alone(t, mem, n, &speeds);
+    if (st >= 0 && halves > 1) st = measure_cpu(t, mem, n, &speeds);
     if (st >= 0 && halves > 1) st = zi_tier_write(t, n, mem + n, n);
     if (st >= 0 && halves > 1) st = measure_together(t, mem, n, &speeds);
     free(mem);

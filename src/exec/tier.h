@@ -54,8 +54,9 @@ const zi_os               *zi_tier_os(const zi_tier *t);
 void zi_tier_read_stats(const zi_tier *t, zi_tier_stats *ret_stats);
 
 typedef struct zi_tier_speed {
-    double out_bytes_per_s, in_bytes_per_s; /* alone                                  */
-    double out_beside, in_beside; /* part of it that is left while both ways are busy */
+    double   out_bytes_per_s, in_bytes_per_s; /* alone                                  */
+    double   out_beside, in_beside; /* part of it that is left while both ways are busy */
+    uint64_t copy_cpu_ns; /* of a core, for a small copy                              */
 } zi_tier_speed;
 
 /* How fast it is, measured with `n_bytes` each way (some megabytes; twice as many in the tier). */

@@ -105,7 +105,9 @@ typedef struct zi_cost {
     double    out_beside, in_beside; /* part of that which is left while a copy the other
                                       * way is under way; 0: all of it               */
     uint64_t  copy_latency_ns;       /* per copy, each direction           */
-    uint64_t  tier_bytes; /* room in the tier; UINT64_MAX: plenty                    */
+    uint64_t  copy_cpu_ns; /* by which a copy holds computation up, either way: a thread
+                            * that copies wants a core, too                          */
+    uint64_t  tier_bytes;  /* room in the tier; UINT64_MAX: plenty                    */
 } zi_cost;
 
 ZICO_NODISCARD zico_status zi_cost_new(const zi_graph *g,
@@ -164,7 +166,8 @@ typedef struct zi_forecast {
 } zi_forecast;
 
 /* Three queues: computation, copies out, copies in, each in order; a copy starts when its
- * queue is free and its act has been reached, and is slower beside one the other way.  `ret_end_ns` (may be NULL) takes the time at
+ * queue is free and its act has been reached, is slower beside one the other way, and takes
+ * computation a moment.  `ret_end_ns` (may be NULL) takes the time at
  * which each act is over.  The plan must be valid. */
 ZICO_NODISCARD zico_status zi_plan_simulate(const zi_plan *plan, const zi_graph *graph,
                                             const zi_cost *cost, uint64_t *ret_end_ns,

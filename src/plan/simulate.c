@@ -52,6 +52,8 @@ begin_copy(clocks *k, queue *q, zi_tensor_id t, const zi_cost *c, double bytes_p
 {
     double ns = (double)((uint64_t)((double)c->tensor_bytes[t] / bytes_per_s * 1e9));
     k->done_ns[t] = UINT64_MAX;
+    k->busy_ns += c->copy_cpu_ns;
+    pass(k, k->compute_ns + c->copy_cpu_ns);
     return zi_vec_push(&q->all,
                        (copy){t, k->compute_ns, (double)c->copy_latency_ns + ns});
 }

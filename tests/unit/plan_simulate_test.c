@@ -164,6 +164,29 @@ company(void **state)
     end(&l);
 }
 
+/* A copy takes a moment of computation's own time, either way. */
+static void
+copies_want_a_core(void **state)
+{
+    (void)state;
+    line l = make_line();
+    l.c->copy_cpu_ns = 5;
+    add(&l, ZI_ACT_RUN, 0);
+    add(&l, ZI_ACT_RUN, 1);
+    add(&l, ZI_ACT_OUT, l.t[0]); /* 205 .. 305 */
+    add(&l, ZI_ACT_RUN, 2);      /* 205 .. 305 */
+    add(&l, ZI_ACT_WAIT, l.t[0]);
+    add(&l, ZI_ACT_DROP, l.t[0]);
+    add(&l, ZI_ACT_IN, l.t[0]); /* 310 .. 410 */
+    add(&l, ZI_ACT_RUN, 3);
+    add(&l, ZI_ACT_WAIT, l.t[0]);
+    zi_forecast f = simulate(&l, NULL);
+    assert_int_equal(410, f.step_ns);
+    assert_int_equal(410, f.busy_ns);
+    assert_int_equal(0, f.stall_ns);
+    end(&l);
+}
+
 /* What the checker refuses is not simulated. */
 static void
 only_valid_plans(void **state)
@@ -184,6 +207,7 @@ main(void)
         cmocka_unit_test(overlap_and_stall),
         cmocka_unit_test(queues),
         cmocka_unit_test(company),
+        cmocka_unit_test(copies_want_a_core),
         cmocka_unit_test(only_valid_plans),
     };
     return t_main(tests);
