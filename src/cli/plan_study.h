@@ -50,7 +50,7 @@ struct zi_study_row {
     uint64_t    budget_bytes; /* 0: none */
     bool        fits;
     uint64_t    least_bytes; /* where it does not */
-    uint64_t    plan_ns;     /* how long planning took */
+    uint64_t    plan_ns;     /* of a core, for planning */
     uint64_t    peak_bytes;  /* with placement; as executed, if it was */
     uint64_t
         kernel_bytes; /* by which the process grew, as the kernel saw it; 0: not run */
