@@ -4,6 +4,7 @@
 #include "report/plot.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -93,27 +94,31 @@ budget_label(const zi_plot *p)
     return p->budget_label ? p->budget_label : "budget";
 }
 
+/* Four shapes, filled and then hollow: told apart without colours, too. */
 static void
 add_mark(zi_str *out, double x, double y, size_t k)
 {
     const char *c = series_colour(k);
+    char        paint[80];
 
+    if (k / 4 % 2)
+        snprintf(paint, sizeof paint, "fill=\"#fff\" stroke=\"%s\" stroke-width=\"2\"",
+                 c);
+    else
+        snprintf(paint, sizeof paint, "fill=\"%s\"", c);
     switch (k % 4) {
     case 0:
-        zi_str_fmt(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4.5\" fill=\"%s\"/>\n", x, y,
-                   c);
+        zi_str_fmt(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4.5\" %s/>\n", x, y, paint);
         break;
     case 1:
-        zi_str_fmt(out,
-                   "<rect x=\"%.1f\" y=\"%.1f\" width=\"8\" height=\"8\" fill=\"%s\"/>\n",
-                   x - 4, y - 4, c);
+        zi_str_fmt(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"8\" height=\"8\" %s/>\n",
+                   x - 4, y - 4, paint);
         break;
     case 2:
-        zi_str_fmt(out, "<path d=\"M%.1f %.1fl5 9h-10z\" fill=\"%s\"/>\n", x, y - 5, c);
+        zi_str_fmt(out, "<path d=\"M%.1f %.1fl5 9h-10z\" %s/>\n", x, y - 5, paint);
         break;
     default:
-        zi_str_fmt(out, "<path d=\"M%.1f %.1fl5 5l-5 5l-5 -5z\" fill=\"%s\"/>\n", x,
-                   y - 5, c);
+        zi_str_fmt(out, "<path d=\"M%.1f %.1fl5 5l-5 5l-5 -5z\" %s/>\n", x, y - 5, paint);
     }
 }
 
