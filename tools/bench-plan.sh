@@ -3,6 +3,7 @@
 #
 # The figures of docs/benchmarks.md, "Plans".  Rows are appended to out/plan.txt, so networks can be
 # measured one at a time (`tools/bench-plan.sh gpt`); --report prints tables and pictures of what is there.
+# ZI_STEPS=2 measures fewer steps of each plan (5): resnet50, unet and vgg16 take two minutes each, then.
 # Without names: also the largest batches, how tightly plans lie in regions (bench/plan_place) and
 # an LSTM of 1000 steps (bench/plan_sqrt).
 set -eu
@@ -15,7 +16,7 @@ if [ "${1:-}" = --report ]; then
     report
     exit
 fi
-"$ZI_BUILD_DIR/bench/plan_numbers" --to "$out/plan.txt" --cheap "$@"
+"$ZI_BUILD_DIR/bench/plan_numbers" --to "$out/plan.txt" --cheap --steps "${ZI_STEPS:-5}" "$@"
 if /usr/bin/python3 -c 'import torch, torchvision' 2>/dev/null; then
     /usr/bin/python3 bench/plan_checkpoint.py --to "$out/plan.txt" "$@"
 else
