@@ -15,12 +15,14 @@ import time
 
 from salus_tools import Broker, median, until
 
+TIER = ("fresh_out", "fresh_in", "again_out", "again_in", "own_fresh_out", "own_fresh_in", "own_out",
+        "own_in")
 MOVE = os.path.join(os.environ["ZI_BUILD_DIR"], "bench", "suspend_move")
 
 
 def tier(folder, n_bytes):
-    """Seconds to write so many bytes into a file of the tier, and to read them, into memory that is there:
-    a fresh file, then the same again."""
+    """Seconds to write so many bytes into a file of the tier, and to read them, from and into memory like
+    the pool's that is there: a fresh file, then the same again; then the same with private memory."""
     done = subprocess.run([MOVE, "tier", str(n_bytes)], env=dict(os.environ, TMPDIR=folder), text=True,
                           stdout=subprocess.PIPE, check=True)
     return [float(x) for x in done.stdout.split()]
@@ -74,7 +76,7 @@ def suspend(args, results):
                 print("%s: %d MiB kept" % (args.net, held >> 20))
                 for i in range(args.rounds):
                     r = one_round(broker, w, "net")
-                    r.update(zip(("fresh_out", "fresh_in", "again_out", "again_in"), tier(folder, held)))
+                    r.update(zip(TIER, tier(folder, held)))
                     r.update(part="suspend", net=args.net, bytes=held, first_time=i == 0, note=args.note)
                     results.add(r)
                     show(r)
@@ -92,13 +94,14 @@ def against(r):
 def show(r):
     out, back = against(r)
     print("out %.3f + cold %.3f s = %.2f of the tier's %.3f; in %.3f s = %.2f of %.3f; told %.3f and %.3f; "
-          "boundary %.2f; first step %.3f; left %d bytes" %
+          "boundary %.2f; first step %.3f; left %d bytes; from private memory %.3f and %.3f" %
           (r["out"], r["cold"], (r["out"] + r["cold"]) / out, out, r["in"], r["in"] / back, back,
-           r["out_told"], r["in_told"], r["boundary"], r["first"], r["left"]), flush=True)
+           r["out_told"], r["in_told"], r["boundary"], r["first"], r["left"], r["own_out"], r["own_in"]),
+          flush=True)
 
 
 def report(results):
-    rows = results.all("suspend")
+    rows = [r for r in results.all("suspend") if "own_in" in r]
     for net in sorted({r["net"] for r in rows}):
         mine = [r for r in rows if r["net"] == net]
         ratio = [[], []]

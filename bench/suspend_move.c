@@ -1,8 +1,8 @@
 /* suspend_move.c -- what it costs to move a native job out and in, against its tier alone.
  *
  * usage: suspend_move [NET] [BATCH] [ROUNDS]      (resnet50:classes=10,size=64, 8, 5)
- *
- *        suspend_move tier BYTES                  (seconds: a fresh file out, in; again out, in)
+ *        suspend_move tier BYTES      (seconds: a fresh file out, in; again out, in; from memory
+ *                                      like the pool's, and from memory of its own)
  *
  * A pool of its own, whose pages stay (as when another job takes them over), then one whose pages go
  * back to the machine (as when a person suspends): suspend and resume of the executor, each beside a plain write and read of as many bytes through the same kind of file.
@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include "exec/tier.h"
 #include "exec/exec.h"
 #include "train/net.h"
@@ -47,22 +49,38 @@ tier_alone(zi_tier *t, char *mem, uint64_t n_bytes, double *ret_out_s, double *r
     return st;
 }
 
+/* Memory as the pool's is (shared, in small pages), or of this process alone; all of it there. */
+static char *
+memory_for(uint64_t n, bool shared)
+{
+    int   fd = shared ? memfd_create("suspend_move", MFD_CLOEXEC) : -1;
+    int   kind = shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+    void *mem = MAP_FAILED;
+
+    if (!shared || (fd >= 0 && ftruncate(fd, (off_t)n) == 0))
+        mem = mmap(NULL, n, PROT_READ | PROT_WRITE, kind, fd, 0);
+    if (fd >= 0) close(fd);
+    if (mem == MAP_FAILED) return NULL;
+    memset(mem, 1, n);
+    return mem;
+}
+
+/* A fresh file out and in, then the same file again. */
 static zico_status
-measure_tier(const char *spec, uint64_t n_bytes, double ret_s[4])
+measure_tier(const char *spec, uint64_t n_bytes, bool shared, double ret_s[4])
 {
     uint64_t n = (n_bytes + ZI_TIER_ALIGN - 1) / ZI_TIER_ALIGN * ZI_TIER_ALIGN;
-    char    *mem = aligned_alloc(ZI_TIER_ALIGN, n);
+    char    *mem = memory_for(n, shared);
     zi_tier *t;
 
     if (!mem) return ZICO_E_NOMEM;
-    memset(mem, 1, n);
     zico_status st = zi_tier_open(zi_os_real(), spec, &t);
     if (st >= 0) {
         st = tier_alone(t, mem, n, &ret_s[0], &ret_s[1]);
         if (st >= 0) st = tier_alone(t, mem, n, &ret_s[2], &ret_s[3]);
         zi_tier_close(t);
     }
-    free(mem);
+    munmap(mem, n);
     return st;
 }
 
@@ -117,7 +135,7 @@ one_round(moved *m, const char *spec, bool cold, bool first, double ret_s[4],
     uint64_t    t1 = os->now_ns(os);
     if (st >= 0) st = zi_exec_resume(m->exec);
     uint64_t t2 = os->now_ns(os);
-    if (st >= 0) st = measure_tier(spec, *ret_bytes, alone);
+    if (st >= 0) st = measure_tier(spec, *ret_bytes, true, alone);
     if (st < 0) return st;
     ret_s[0] = (double)(t1 - t0) / 1e9;
     ret_s[1] = (double)(t2 - t1) / 1e9;
@@ -149,10 +167,13 @@ rounds(moved *m, const char *spec, bool cold, size_t n, const char *net)
 static int
 print_tier(const char *spec, uint64_t n_bytes)
 {
-    double      s[4];
-    zico_status st = measure_tier(spec, n_bytes, s);
-    if (st < 0) return fprintf(stderr, "%s: %s\n", spec, zico_status_text(st)), 1;
-    printf("%.6f %.6f %.6f %.6f\n", s[0], s[1], s[2], s[3]);
+    double s[4];
+
+    for (int shared = 1; shared >= 0; shared--) {
+        zico_status st = measure_tier(spec, n_bytes, shared, s);
+        if (st < 0) return fprintf(stderr, "%s: %s\n", spec, zico_status_text(st)), 1;
+        printf("%.6f %.6f %.6f %.6f\n", s[0], s[1], s[2], s[3]);
+    }
     return 0;
 }
 
