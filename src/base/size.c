@@ -58,7 +58,7 @@ parse_decimal(const char **text, decimal *ret)
 static uint64_t
 parse_unit(const char *p)
 {
-    static const char letters[] = "kmgt";
+    static const char letters[] = "kmgtpe";
     const char       *l = *p ? strchr(letters, lower(*p)) : NULL;
     uint64_t          unit = 1, step = ZI_KIB;
 

@@ -1,7 +1,7 @@
 /* base/size.h -- sizes as people write them.
  *
  *     600  600B          bytes
- *     4K 600M 4G 2T      times 1024, 1024^2, ...  (also 4Ki, 4KiB, 1.5GiB)
+ *     4K 600M 4G 2T      times 1024, 1024^2, ... up to E  (also 4Ki, 4KiB, 1.5GiB)
  *     4KB 600MB 4GB      times 1000, 1000^2, ...  (as on the box of a disk)
  *     40%                of a base that the caller gives
  *

@@ -143,7 +143,7 @@ parse_line(const char *at, size_t len, uint64_t line, const zi_graph *g,
 
     if (!split(at, len, &w)) return complain(diag, line, "not an act:", "");
     if (!*plan) {
-        if (w.n != 2 || strcmp(w.word[0], "plan"))
+        if (w.n != 2 || strcmp(w.word[0], "plan") || !*w.word[1])
             return complain(diag, line, "a plan begins with 'plan NAME', not with",
                             w.word[0]);
         return zi_plan_new(w.word[1], plan);
