@@ -53,12 +53,13 @@ JOBS = {
     "resnet20": ("resnet20:classes=10", 192, "momentum"),
     "lstm": ("lstm_lm:vocab=4000,width=100,hidden=100,layers=2,seq=35", 216, "sgd"),
     "gpt": ("gpt:vocab=256,seq=128,width=192,layers=4,heads=4", 40, "momentum"),
-    # a second core gains them nothing (many small kernels): they get the one that is best for them
-    "small": ("lstm_lm:vocab=64,width=32,hidden=32,layers=3,seq=600", 144, "sgd", "--threads", "1"),
-    "thin": ("gpt:vocab=128,seq=64,width=32,layers=12,heads=4", 128, "momentum", "--threads", "1"),
+    # many small kernels: whether one core or all are best for them is measured first (FEW)
+    "small": ("lstm_lm:vocab=64,width=32,hidden=32,layers=3,seq=600", 144, "sgd"),
+    "thin": ("gpt:vocab=128,seq=64,width=32,layers=12,heads=4", 128, "momentum"),
     # waits for its data more than half of the time
     "loaded": ("mobilenet_v2:classes=10,size=64", 64, "momentum", "--loader-pause", "300"),
 }
+FEW = ["small", "thin"]  # jobs that get one core under every policy, if alone they are no slower so
 MIXES = {
     "pair-same": ["mobile", "mobile"],
     "pair-long-short": ["dense", "mobile"],
@@ -131,6 +132,22 @@ def cpu_of(pids):
         except OSError:
             pass
     return total / os.sysconf("SC_CLK_TCK")
+
+
+def best_cores(name):
+    """More words for a job of FEW: one core, unless it is slower alone than with all."""
+    net, batch, optimizer, *_ = JOBS[name]
+    took = {}
+    for threads in [1, os.cpu_count()] * 2:
+        p = subprocess.run([ZICO, "train", net, "--batch", str(batch), "--optimizer", optimizer,
+                            "--steps", "7", "--eval", "0", "--json", "--threads", str(threads)],
+                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+        said = [json.loads(line) for line in p.stdout.splitlines()]
+        steps = [s["device_ns"] for s in said if s["event"] == "step"][3:]
+        took.setdefault(threads, []).append(statistics.median(steps))
+    one, all_cores = min(took[1]), min(took[os.cpu_count()])
+    print(f"  {name:10} one core {one / 1e6:.0f} ms a step, all {all_cores / 1e6:.0f} ms", flush=True)
+    return ["--threads", "1"] if one <= all_cores else []
 
 
 class Job:
@@ -631,9 +648,19 @@ def sum_of_peaks(solo, names):
     return sum(solo[n]["peak"] for n in names) // (2 * MIB) * 2 * MIB
 
 
+def choose_cores(names, results):
+    """Measured once and kept with the results."""
+    for name in sorted(set(names) & set(FEW)):
+        known = results.solo.get("cores", {})
+        if name not in known:
+            results.add({"solo": {"cores": {**known, name: best_cores(name)}}})
+        JOBS[name] = (*JOBS[name][:3], *results.solo["cores"][name])
+
+
 def measure(mixes, results, opt):
     folder = os.path.splitext(results.path)[0] + "-tides"
     began = time.monotonic()
+    choose_cores([n for m in mixes for n in MIXES[m]], results)
     missing = {n for m in mixes for n in MIXES[m]} - set(results.solo)
     if missing:
         print("alone:")

@@ -125,7 +125,7 @@ understand_job(zi_yaml *y, const zi_mix_entry *e, zi_sim_job *ret_job)
     find_tide(y, e, &ret_job->tide);
     zi_yaml_size(y, "fixed", e->fixed, &ret_job->fixed_bytes);
     zi_yaml_check(y, "weight", e->weight, 0.001, 1000, &weight);
-    zi_yaml_check(y, "scaling", e->scaling, 0.01, 1, &scaling);
+    zi_yaml_check(y, "scaling", e->scaling, 0.01, 4, &scaling);
     zi_yaml_check(y, "noise", e->noise, 0, 0.9, &noise);
     zi_yaml_check(y, "warm", e->warm, 1, 100, &warm);
     zi_yaml_check(y, "burst", e->burst, 0, 1, &burst);

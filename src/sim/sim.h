@@ -48,6 +48,7 @@ typedef struct zi_sim_job {
     uint32_t n_ahead;    /* regions it asks for ahead                            */
 
     double   warm_up;      /* its first step takes so many times as long; 0: 1        */
+    uint32_t warm_steps;   /* ... and what is more is halved in each of so many; 0: 1  */
     double   time_noise;   /* each step's length varies by +- this part               */
     double   byte_noise;   /* ... and its bytes                                        */
     double   burst_chance; /* a step takes burst_factor as much                       */

@@ -267,7 +267,8 @@ begin_step(zi_sim *s, zi_sim_actor *a, uint32_t cores)
     a->height = 0;
     a->step_stall_ns = 0;
     a->stretch = noise(s, j->time_noise);
-    if (a->out.n_steps == 0 && j->warm_up > 0) a->stretch *= j->warm_up;
+    if (j->warm_up > 0 && a->out.n_steps < (j->warm_steps ? j->warm_steps : 1))
+        a->stretch *= 1 + (j->warm_up - 1) / (double)(1ull << a->out.n_steps % 32);
     a->swell = noise(s, j->byte_noise);
     if (j->burst_chance > 0 && zi_rng_unit(&s->rng) < j->burst_chance)
         a->swell *= j->burst_factor;
