@@ -4,8 +4,8 @@
  *   Drives the very desk that the broker drives (policy/desk.h) with jobs that exist only as
  *   tides: they ask, take regions at the rises, return them at the falls, stall when
  *   memory does not come, die, are stopped, and exceed what they did before.  Answers
- *   "how many of these jobs fit, at what speed?" and shows that R1 to R3 hold, a million
- *   steps a minute.  Pure: same options and seed, same result.
+ *   "how many of these jobs fit, at what speed?" and shows that R1 to R3 hold.  Pure: same
+ *   options and seed, same result.
  *
  * CORES    A job alone with all cores runs at speed 1 (solo).  With c of n cores it runs at
  *          speed[c] if given, else at (c/n)^scaling; k computing jobs slow each other by
