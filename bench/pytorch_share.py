@@ -276,7 +276,7 @@ def part_solo(args, results):
 def part_alone(args, results):
     for _ in range(args.rounds):
         for job in args.jobs:
-            for threads in sorted({1, os.cpu_count() or 1}):
+            for threads in args.threads:
                 t, ends = run_all([words(job)], [env(threads)])
                 must(ends)
                 results.add(part="alone", job=job.name, threads=threads, seconds=t)

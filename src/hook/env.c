@@ -111,6 +111,7 @@ zi_hook_options_read(zi_getenv_fn *get, zi_hook_options *ret, const char **ret_b
     *ret = (zi_hook_options){.max_wait_ns = ZICO_FOREVER, .weight_milli = 1000};
     ret->mode = read_mode(get, ret_bad);
     read_size(get, ZI_ENV_MIN, &min, ret_bad);
+    ret->weigh = true;
     ret->min_bytes = min < ZI_HOOK_MIN_LEAST ? ZI_HOOK_MIN_LEAST : (size_t)min;
     read_size(get, ZI_ENV_LOCAL, &ret->local_bytes, ret_bad);
     read_size(get, ZI_ENV_LEAST, &ret->least_bytes, ret_bad);

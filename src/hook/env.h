@@ -55,6 +55,7 @@ typedef struct zi_hook_options {
     int          verbose;
     bool         steady;
     bool         no_spill; /* its memory never goes out */
+    bool         weigh;    /* charge small blocks, too (weigh.h) */
     const char  *socket_path, *name, *shape, *observe_dir,
         *spill_dir; /* NULL: not given */
 } zi_hook_options;

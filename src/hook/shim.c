@@ -15,10 +15,12 @@
 #include "hook/extent.h"
 #include "hook/observe.h"
 #include "hook/predict.h"
+#include "hook/weigh.h"
 
 #define POOL_ALIGN_MAX ((size_t)2 << 20) /* what an arena promises */
 #define CACHE_BYTES    ((uint64_t)64 << 20)
 #define CACHE_IDLE     2u  /* steps after which a cached extent goes back */
+#define WEIGH_TAKES    32u /* large blocks of a step between two looks at the small ones */
 #define ASIDE_MAX      16u /* times that a step gives way, before it is refused memory */
 
 typedef enum phase { PHASE_SETUP, PHASE_ARMED, PHASE_IN_STEP } phase;
@@ -43,6 +45,8 @@ static struct {
     _Atomic(bool)         child;   /* a forked child: passes everything */
     _Atomic(bool)         said;    /* the one line about a refusal was written */
     bool                  atfork;
+    zi_weight             weight;  /* training thread */
+    uint32_t              n_takes; /* of the training thread inside steps */
     uint32_t              n_aside; /* times in this step; training thread */
 } shim = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -159,6 +163,7 @@ zi_shim_stop(void)
     zi_hash_free(&shim.pool);
     memset(&shim.predict, 0, sizeof shim.predict);
     memset(&shim.stats, 0, sizeof shim.stats);
+    shim.weight = (zi_weight){0};
     atomic_store(&shim.join, JOIN_NOT_YET);
     atomic_store(&shim.phase, PHASE_SETUP);
     atomic_store(&shim.trainer, NULL);
@@ -413,6 +418,19 @@ give_pool(void *p)
     return true;
 }
 
+/* The small blocks, too, count against the budget; nobody waits for them. */
+static void
+weigh(void)
+{
+    if (!shim.opt.weigh) return;
+    lock();
+    uint64_t large = shim.extents.live_bytes + shim.extents.cached_bytes;
+    unlock();
+    uint64_t grown = zi_weight_grown(&shim.weight, zi_weight_anonymous(), large);
+    if (grown && shim.lender.charge(shim.lender.self, grown, 0) >= 0)
+        shim.weight.charged_bytes += grown;
+}
+
 /* -- taking ------------------------------------------------------------------------------------- */
 
 static bool
@@ -468,6 +486,9 @@ take_inside(size_t size, size_t align, bool zero, void **ret)
         step = zi_predict_step(&shim.predict);
         unlock();
     }
+    if (trainer && atomic_load(&shim.phase) == PHASE_IN_STEP &&
+        ++shim.n_takes % WEIGH_TAKES == 0)
+        weigh();
     zi_taken taken = take_placed(size, align, zero, key, fate, ret);
     if (taken != ZI_TAKEN_OURS && key != ZI_PREDICT_NONE) {
         lock();
@@ -676,6 +697,7 @@ end_of_step(void)
     atomic_store(&shim.trainer, &inside);
     if (atomic_load(&shim.join) != JOIN_DONE) return;
     trim_cache(CACHE_IDLE);
+    weigh();
     if (in_step) shim.lender.step_end(shim.lender.self);
 }
 
@@ -703,7 +725,10 @@ zi_shim_train_begin(const uint64_t *sizes, size_t n)
     unlock();
     atomic_store(&shim.phase, PHASE_ARMED);
     atomic_store(&shim.trainer, &inside);
-    if (atomic_load(&shim.join) == JOIN_DONE) trim_cache(0);
+    if (atomic_load(&shim.join) == JOIN_DONE) {
+        trim_cache(0);
+        weigh();
+    }
     inside = 0;
 }
 
