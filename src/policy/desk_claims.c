@@ -88,6 +88,17 @@ zi_desk_room(const zi_desk *d, zi_job_id job)
     return room / d->view.region_bytes * d->view.region_bytes;
 }
 
+bool
+zi_desk_has_all(const zi_desk *d, zi_job_id job)
+{
+    for (size_t i = 0; i < d->n_jobs; i++) {
+        const zi_job_view *v = &d->job[i];
+        if (v->id != job && (v->fixed_bytes + v->step_bytes > 0 || v->limits.min_bytes))
+            return false;
+    }
+    return true;
+}
+
 zi_banker_job
 zi_desk_banked(const zi_desk *d, zi_job_id job, uint64_t claim_bytes)
 {

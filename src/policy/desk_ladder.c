@@ -154,6 +154,8 @@ refuse_request(zi_desk *d, const zi_request *found)
 {
     zi_request    req = *found;
     zi_desk_wait *w = zi_desk_wait_of(d, &req);
+    /* beside nobody it would be no different another time */
+    zico_status why = zi_desk_has_all(d, req.job) ? ZICO_E_BUDGET : ZICO_E_NOMEM;
 
     if (zi_desk_reserve(d) < 0) return;
     if (w) {
@@ -161,8 +163,7 @@ refuse_request(zi_desk *d, const zi_request *found)
         d->row[req.job].n_waits--;
     }
     zi_ledger_cancel(d->ledger, req.id);
-    zi_desk_deny(d, req.job, req.seq, ZICO_E_NOMEM, req.size_bytes, d->free_bytes,
-                 req.hold);
+    zi_desk_deny(d, req.job, req.seq, why, req.size_bytes, d->free_bytes, req.hold);
     zi_desk_note_wait(d, req.job);
 }
 

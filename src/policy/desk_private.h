@@ -170,6 +170,8 @@ uint64_t zi_desk_need(const zi_desk *d, const zi_desk_row *j);
 uint64_t zi_desk_hard_need(const zi_desk *d, const zi_desk_row *j);
 /* What the job could hold in a step if all other steps ended. */
 uint64_t zi_desk_room(const zi_desk *d, zi_job_id job);
+/* Nobody else holds anything or has something guaranteed. */
+bool zi_desk_has_all(const zi_desk *d, zi_job_id job);
 /* When a job that goes on saying nothing counts as hanging; ZI_NEVER: not as it is. */
 uint64_t zi_desk_hang_due(const zi_desk *d, zi_job_id job);
 uint64_t zi_desk_claim(zi_desk *d, zi_job_id job);

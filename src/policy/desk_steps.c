@@ -116,7 +116,13 @@ zi_desk_may_go(zi_desk *d, zi_job_id job, zi_job_id *ret_behind)
         *ret_behind = d->aged;
         return ZI_REASON_QUEUE;
     }
-    if (least_need(d, job) > zi_desk_room(d, job)) return too_small(d, job, ret_behind);
+    if (least_need(d, job) > zi_desk_room(d, job)) {
+        /* a command beside nobody goes all the same: it fits, or is told so where it does not */
+        zi_reason small = too_small(d, job, ret_behind);
+        bool      try = !d->job[j->at].native && d->n_in_step == 0 &&
+                   small == ZI_REASON_ADMISSION && zi_desk_has_all(d, job);
+        if (!try) return small;
+    }
     if (!zi_desk_may_start(d, job)) return ZI_REASON_UNSAFE;
     *ret_behind = ZI_JOB_NONE;
     return ZI_REASON_NONE;

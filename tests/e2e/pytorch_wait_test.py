@@ -19,6 +19,7 @@ except ImportError:
     HAVE_TORCH = False
 
 ADMISSION, MEMORY = 8, 1
+LATE = 8 * MIB  # small blocks are charged when they are there already, and only if that needs no wait
 
 # 184 MiB that stay (parameters, gradients, Adam's two moments), hardly anything that comes and goes
 SCRIPT = [PYTHON, os.path.join(EXAMPLES, "gan.py"), "--width", "2048", "--batch", "64", "--steps", "5"]
@@ -118,7 +119,7 @@ class Waits(unittest.TestCase):
 
     def fit_one_after_the_other(self, script, second_after):
         want = losses(run(script).stdout)
-        with Broker(330 * MIB) as b:
+        with Broker(360 * MIB) as b:
             procs = [start(b, *script, options=["--name", "one"])]
             for line in procs[0].stdout if second_after else ():
                 if line.startswith(second_after):
@@ -127,8 +128,8 @@ class Waits(unittest.TestCase):
             got, most = self.finish(b, procs)
             peak = json.loads(run([hooked.ZICO, "status", "--json", "--socket", b.socket]).stdout)
         self.assertEqual([want[-len(got[0]):], want], got)
-        self.assertLessEqual(peak["peak_bytes"], 330 * MIB)
-        self.assertLessEqual(most, 330 * MIB + 2 * baseline())
+        self.assertLessEqual(peak["peak_bytes"], 360 * MIB)
+        self.assertLessEqual(most, 360 * MIB + 2 * (baseline() + LATE))
 
     @unittest.skipUnless(HAVE_TORCH, "python3-torch is not installed")
     def test_at_once(self):
