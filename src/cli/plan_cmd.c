@@ -272,14 +272,16 @@ zi_cmd_plan(int argc, char **argv)
     snprintf(tier, sizeof tier, "file:%s", tmp && *tmp ? tmp : "/var/tmp");
     w.study.tier = tier;
     const zi_arg arg[] = {
-        {"batch", ZI_ARG_U64, &w.batch, "N", "samples per step"},
-        {"budgets", ZI_ARG_TEXT, &w.budgets, "LIST", "sizes, or shares of keep's peak"},
-        {"budget", ZI_ARG_TEXT, &w.budget, "BYTES", "one budget"},
-        {"planner", ZI_ARG_TEXT, &w.planner, "LIST", "all, or names with commas between"},
-        {"tier", ZI_ARG_TEXT, &w.study.tier, "WHERE", "file:DIR, ram or none"},
+        {"batch", ZI_ARG_U64, &w.batch, "N", "samples per step (64)"},
+        {"budgets", ZI_ARG_TEXT, &w.budgets, "LIST",
+         "sizes, or shares of keep's peak (100% to 20% by tenths)"},
+        {"budget", ZI_ARG_TEXT, &w.budget, "BYTES", "one of them: 600M, 40%"},
+        {"planner", ZI_ARG_TEXT, &w.planner, "LIST", "names with commas between (all)"},
+        {"tier", ZI_ARG_TEXT, &w.study.tier, "WHERE",
+         "for what is moved out: file:DIR, ram or none (a file in $TMPDIR)"},
         {"measure", ZI_ARG_FLAG, &w.measure, NULL, "execute every plan, too"},
-        {"steps", ZI_ARG_U64, &w.steps, "N", "measured steps per plan (default: 5)"},
-        {"threads", ZI_ARG_U64, &w.threads, "N", "cores to compute with (default: all)"},
+        {"steps", ZI_ARG_U64, &w.steps, "N", "measured steps per plan (5)"},
+        {"threads", ZI_ARG_U64, &w.threads, "N", "compute threads (all cores)"},
         {"max-batch", ZI_ARG_FLAG, &w.max_batch, NULL,
          "the largest batch within --budget instead"},
         {"show", ZI_ARG_FLAG, &w.show, NULL, "draw the last plan that fits"},
