@@ -116,13 +116,14 @@ zi_status_send(zi_broker *b, zi_peer *p, uint32_t seq)
     }
 }
 
-/* At most 20 a second; a watcher that still has something to read is left alone. */
+/* At most 20 a second, and one before a job leaves (`last`): what it came to is not seen
+ * afterwards.  A watcher that still has something to read is left alone. */
 void
-zi_status_watchers(zi_broker *b)
+zi_status_watchers(zi_broker *b, bool last)
 {
     uint64_t now = b->os->now_ns(b->os);
 
-    if (!b->changed || now - b->watched_ns < ZI_WATCH_EVERY_NS) return;
+    if (!b->changed || (!last && now - b->watched_ns < ZI_WATCH_EVERY_NS)) return;
     b->changed = false;
     b->watched_ns = now;
     for (uint32_t i = 0; i < ZI_PEERS_MAX; i++) {

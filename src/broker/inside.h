@@ -166,7 +166,7 @@ void zi_effects_check_budget(zi_broker *b); /* B5 */
 
 /* -- broker_status.c, people.c ----------------------------------------------------------------- */
 void zi_status_send(zi_broker *b, zi_peer *p, uint32_t seq);
-void zi_status_watchers(zi_broker *b);
+void zi_status_watchers(zi_broker *b, bool last);
 void zi_people_limit(zi_broker *b, zi_peer *p, uint32_t seq, const zi_msg_limit *m);
 void zi_people_control(zi_broker *b, zi_peer *p, uint32_t seq, const zi_msg_control *m);
 

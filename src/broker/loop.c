@@ -96,7 +96,7 @@ on_time(zi_broker *b)
         zi_log(ZI_LOG_PROCESS, "no job any more: ending");
         b->ending = true;
     }
-    zi_status_watchers(b);
+    zi_status_watchers(b, false);
 }
 
 /* Peers that are done are closed here only, so that nobody holds a pointer to them. */

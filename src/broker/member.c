@@ -260,6 +260,7 @@ zi_member_leave(zi_broker *b, zi_job_id job, const char *why)
     uint64_t   now = b->os->now_ns(b->os);
     zi_waiting w = {0};
 
+    zi_status_watchers(b, true);
     zi_log(ZI_LOG_SESSION, "%s (pid %d) leaves: %s", row_of(b, job)->name, m->pid, why);
     if (p) {
         p->job = ZI_JOB_NONE;

@@ -18,7 +18,7 @@
 
 /* -- lanes --------------------------------------------------------------------------------------------- */
 
-#define BUMP_COST 16 /* a lock found taken weighs as much as so many found free */
+#define BUMP_COST 256 /* a lock found taken weighs as much as so many found free */
 #define BUMPS_MAX (4 * BUMP_COST)
 
 static _Thread_local struct {
@@ -179,7 +179,8 @@ record_behind(zi_arena *a, zi_heap *h, zi_stream *stream)
     h->unfenced = false;
 }
 
-#define UNSAID_MAX (1 << 20)
+#define UNSAID_PART 4 /* of a lane's live bytes */
+#define UNSAID_MIN  (4 << 20)
 
 static void
 raise_peak(_Atomic uint64_t *peak, uint64_t now)
@@ -197,8 +198,9 @@ count_live(zi_arena *a, zi_heap *h, int64_t more)
 {
     h->live_bytes += (uint64_t)more;
     h->unsaid_bytes += more;
-    if (h->index >= ZI_ARENA_LANE_1 && h->unsaid_bytes < UNSAID_MAX &&
-        h->unsaid_bytes > -UNSAID_MAX)
+    const int64_t part = (int64_t)(h->live_bytes / UNSAID_PART);
+    const int64_t most = part > UNSAID_MIN ? part : UNSAID_MIN;
+    if (h->index >= ZI_ARENA_LANE_1 && h->unsaid_bytes < most && h->unsaid_bytes > -most)
         return;
     uint64_t said = (uint64_t)h->unsaid_bytes;
     h->unsaid_bytes = 0;
@@ -506,7 +508,7 @@ find_block(const zi_arena *a, const void *p)
 
     if (off >= a->space_bytes || off % ZI_ARENA_GRANULE) return 0;
     uint32_t g = (uint32_t)(off / ZI_ARENA_GRANULE);
-    uint32_t r = a->map[g];
+    uint32_t r = *zi_arena_tag(a, g);
     return a->record[r].start == g && zi_extent_is(&a->record[r]) == ZI_EXTENT_LIVE ? r
                                                                                     : 0;
 }
@@ -675,7 +677,8 @@ reserve_table(zi_arena *a, uint64_t size_bytes, void **ret_at)
 static uint64_t
 map_bytes(const zi_arena *a)
 {
-    return a->space_bytes / ZI_ARENA_GRANULE * sizeof *a->map;
+    return a->n_slots * (uint64_t)(a->slot_granules + ZI_ARENA_TAGS_APART) *
+           sizeof *a->map;
 }
 
 static zico_status

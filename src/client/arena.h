@@ -29,6 +29,7 @@ typedef struct zi_arena_stats {
     uint64_t used_bytes;   /* with alignment and rounding */
     uint64_t leased_bytes; /* regions held */
     uint64_t n_blocks;
+    /* with threads in several lanes the live peak may be short by a quarter of theirs */
     uint64_t peak_live_bytes, peak_leased_bytes;
 } zi_arena_stats;
 

@@ -117,8 +117,8 @@ place(zi_heap *h, uint32_t r, uint32_t start, uint32_t n, zi_extent_state state)
     e->start = start;
     e->n = n;
     zi_extent_set(e, state);
-    a->map[start] = r;
-    a->map[start + n - 1] = r;
+    *zi_arena_tag(a, start) = r;
+    *zi_arena_tag(a, start + n - 1) = r;
     if (state == ZI_EXTENT_FREE) bin_add(h, r);
 }
 
@@ -132,7 +132,7 @@ free_neighbour(const zi_heap *h, uint64_t g)
     if (slot >= a->n_slots) return 0; /* also left of granule 0: g has wrapped */
     if (atomic_load_explicit(&a->slot[slot].heap, memory_order_relaxed) != h->index + 1)
         return 0;
-    uint32_t r = a->map[g];
+    uint32_t r = *zi_arena_tag(a, g);
     return zi_extent_is(&a->record[r]) == ZI_EXTENT_FREE ? r : 0;
 }
 

@@ -115,9 +115,10 @@ struct zi_arena {
     pthread_mutex_t      streams_mu; /* opening of new ones    */
     zi_hand             *hand;
     _Atomic uint64_t     leased_bytes, peak_leased;
-    alignas(64) _Atomic uint64_t live_bytes; /* for the peak */
-    _Atomic uint64_t   peak_live;
-    zi_session_watcher watcher;
+    char                 apart[64]; /* what follows changes all the time */
+    _Atomic uint64_t     live_bytes, peak_live;
+    char                 apart_too[64];
+    zi_session_watcher   watcher;
 };
 
 static inline zi_extent_state
@@ -130,6 +131,16 @@ static inline void
 zi_extent_set(zi_extent *e, zi_extent_state state)
 {
     atomic_store_explicit(&e->state, (uint8_t)state, memory_order_relaxed);
+}
+
+#define ZI_ARENA_TAGS_APART 16u /* a line */
+
+/* The map's entry of a granule.  A region's last and the next one's first are not in the same
+ * line: they may belong to different lanes, and are the busiest of all. */
+static inline uint32_t *
+zi_arena_tag(const zi_arena *a, uint64_t granule)
+{
+    return &a->map[granule + (granule >> a->slot_shift) * ZI_ARENA_TAGS_APART];
 }
 
 /* -- arena_heap.c, all with the heap's lock held ------------------------------------------- */

@@ -39,10 +39,11 @@ walk_span(walk *w, uint32_t first, uint32_t end, uint32_t *live)
     bool            left_free = false;
 
     while (at < stop && !w->bad) {
-        const zi_extent *e = &a->record[a->map[at]];
+        const zi_extent *e = &a->record[*zi_arena_tag(a, at)];
         bool             is_free = zi_extent_is(e) == ZI_EXTENT_FREE;
         if (e->start != at || e->n == 0 || e->n > stop - at || e->heap != w->h->index ||
-            a->map[at + e->n - 1] != a->map[at] || zi_extent_is(e) == ZI_EXTENT_NONE)
+            *zi_arena_tag(a, at + e->n - 1) != *zi_arena_tag(a, at) ||
+            zi_extent_is(e) == ZI_EXTENT_NONE)
             w->bad = 1;
         else if (is_free && left_free)
             w->bad = 2;

@@ -443,18 +443,47 @@ limits_change_live(void **state)
     t_raw_leave(job);
 }
 
-/* A watcher sees changes, at most 20 a second, without asking again. */
-static void
-watching(void **state)
+static t_raw *
+watcher(void)
 {
-    t_raw *w = t_raw_connect(broker.path), *job = t_raw_connect(broker.path);
+    t_raw *w = t_raw_connect(broker.path);
 
-    (void)state;
     w->out = (zi_msg){.type = ZI_MSG_STATUS_ASK, .seq = 3};
     w->out.status_ask =
         (zi_msg_status_ask){.min_version = 1, .max_version = 1, .watch = 1};
     t_raw_send(w);
     assert_int_equal(0, t_raw_expect(w, ZI_MSG_STATUS)->status.n_jobs);
+    return w;
+}
+
+/* A job that leaves before the next picture is due is seen all the same, with its peak. */
+static void
+brief_job_is_seen(void **state)
+{
+    t_raw   *w = watcher();
+    uint64_t peak = 0;
+
+    (void)state;
+    for (int i = 0; i < 5; i++) { /* the first is a picture of its own, maybe */
+        t_raw *job = t_raw_join(broker.path, "brief", 8 * MIB);
+        t_raw_ask(job, 3, 0, UINT64_MAX);
+        t_raw_expect(job, ZI_MSG_GRANT);
+        t_raw_leave(job);
+        for (peak = 0; peak != 6 * MIB;) {
+            assert_int_equal(1, t_raw_recv(w, 20000));
+            if (w->in.type == ZI_MSG_STATUS_JOB) peak = w->in.status_job.peak_bytes;
+        }
+    }
+    t_raw_close(w);
+}
+
+/* A watcher sees changes, at most 20 a second, without asking again. */
+static void
+watching(void **state)
+{
+    t_raw *w = watcher(), *job = t_raw_connect(broker.path);
+
+    (void)state;
     t_raw_hello(job, "job", 2 * MIB);
     for (int i = 0; i < 1000; i++) {
         t_raw_ask(job, 1, 0, UINT64_MAX);
@@ -493,6 +522,7 @@ main(void)
         story(death_and_hanging_up),
         story(limits_change_live),
         story(watching),
+        story(brief_job_is_seen),
     };
     signal(SIGPIPE, SIG_IGN);
     return t_main(tests);
