@@ -92,7 +92,7 @@ typedef struct zi_hook_stats {
     uint64_t wait_step_ns;  /* waited to begin steps                              */
     uint64_t wait_lease_ns; /* waited for memory inside steps                     */
     uint64_t budget_bytes;  /* of the device                                      */
-    uint64_t n_asides; /* moved out inside a step, for another to finish its own */
+    uint64_t n_asides;      /* moved out inside a step, for another to finish its own */
 } zi_hook_stats;
 
 void zi_shim_stats(zi_hook_stats *ret_stats);

@@ -41,8 +41,8 @@ typedef struct zi_desk_row {
     zi_tide_recorder *rec;
     uint64_t worst_bytes; /* most step bytes held in a step so far; 0: none seen */
     uint64_t last_peak_bytes;
-    uint64_t stays_bytes; /* held or guaranteed when its present step has ended */
-    uint64_t most_bytes;  /* most that it held at all, in steps that have ended */
+    uint64_t stays_bytes;     /* held or guaranteed when its present step has ended */
+    uint64_t most_bytes;      /* most that it held at all, in steps that have ended */
     uint64_t step_most_bytes; /* ... in the present one */
     uint32_t n_usual;         /* steps in a row that held no more than was known */
 
