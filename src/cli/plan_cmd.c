@@ -263,8 +263,7 @@ largest_batch(const wishes *w, const zi_planner_ops **ops, size_t n_ops)
 int
 zi_cmd_plan(int argc, char **argv)
 {
-    const char *rest[64], *tmp = getenv("TMPDIR");
-    size_t      n_rest = 0;
+    const char *tmp = getenv("TMPDIR");
     char        tier[4200];
     wishes      w = {.budgets = "100%,90%,80%,70%,60%,50%,40%,30%,20%",
                      .planner = "all",
@@ -301,11 +300,10 @@ zi_cmd_plan(int argc, char **argv)
         .rest_most = 1};
     const zi_planner_ops *ops[PLANNERS_MAX];
 
-    zico_status st = zi_args_parse(&args, argc, argv, rest, &n_rest);
+    zico_status st = zi_args_parse(&args, argc, argv, &w.study.net, NULL);
     if (st != ZICO_OK) return zi_args_exit(st);
     size_t n_ops = parse_planners(w.planner, ops);
     if (n_ops == 0) return ZI_EXIT_USAGE;
-    w.study.net = rest[0];
     w.study.batch = (int64_t)w.batch;
     w.study.n_threads = (unsigned)w.threads;
     w.study.n_steps = w.measure ? (unsigned)w.steps : 0;

@@ -10,8 +10,6 @@ static int
 run_file(int argc, char **argv)
 {
     zi_run_options opt = {.os = zi_os_real(), .out_dir = "zico-out"};
-    const char    *rest[1];
-    size_t         n_rest = 0;
     const zi_arg   arg[] = {
           {"policy", ZI_ARG_TEXT, &opt.policy, "NAME",
            "zico (default), temporal, spatial, salus[:fifo|pack|srtf|fair], "
@@ -60,9 +58,8 @@ run_file(int argc, char **argv)
         .rest_least = 1,
         .rest_most = 1,
     };
-    zico_status st = zi_args_parse(&args, argc, argv, rest, &n_rest);
+    zico_status st = zi_args_parse(&args, argc, argv, &opt.file, NULL);
     if (st != ZICO_OK) return zi_args_exit(st);
-    opt.file = rest[0];
     return zi_run_jobs(&opt);
 }
 

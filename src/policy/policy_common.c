@@ -11,6 +11,14 @@ zi_out_add(zi_out *out, zi_answer_kind kind, size_t job, uint64_t request, uint6
         (zi_answer){.kind = kind, .job = job, .request = request, .value = value};
 }
 
+bool
+zi_policy_somebody_runs(const zi_view *v)
+{
+    for (size_t i = 0; i < v->n_jobs; i++)
+        if (v->job[i].state == ZI_JOB_RUNNING) return true;
+    return false;
+}
+
 /* -- cores ------------------------------------------------------------------------------- */
 
 static bool

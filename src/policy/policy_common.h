@@ -4,6 +4,8 @@
 
 #include "policy/policy.h"
 
+bool zi_policy_somebody_runs(const zi_view *v);
+
 /* -- cores (blueprint: compute threads that run never exceed the cores) ------------------ */
 
 /* Cores that a job takes at the very least while it runs: of a job that follows, one if it

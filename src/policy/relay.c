@@ -161,14 +161,6 @@ hand_over(relay *r, size_t next, uint64_t now_ns)
     r->leg[next].away_ns += earlier(now_ns, r->leg[next].left_ns);
 }
 
-static bool
-somebody_runs(const zi_view *v)
-{
-    for (size_t i = 0; i < v->n_jobs; i++)
-        if (v->job[i].state == ZI_JOB_RUNNING) return true;
-    return false;
-}
-
 static void
 relay_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
 {
@@ -180,7 +172,7 @@ relay_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
     if (ev->kind == ZI_EVENT_JOIN || ev->kind == ZI_EVENT_LEAVE)
         tell_the_others(r, v, ev, out);
     pass_on(r, r->at, v, ev, ending, out);
-    if (ending && since >= SETTLE_NS && !somebody_runs(v)) {
+    if (ending && since >= SETTLE_NS && !zi_policy_somebody_runs(v)) {
         zi_event begin = {ZI_EVENT_TIMER, ev->now_ns, SIZE_MAX, 0, 0, 0};
         hand_over(r, due, ev->now_ns);
         out->n = 0;

@@ -45,14 +45,6 @@ reserved(const spatial *s, const zi_view *v)
     return sum;
 }
 
-static bool
-somebody_runs(const zi_view *v)
-{
-    for (size_t i = 0; i < v->n_jobs; i++)
-        if (v->job[i].state == ZI_JOB_RUNNING) return true;
-    return false;
-}
-
 /* A lowered budget or a grown claim: the youngest leave the set, at their next boundary. */
 static void
 push_out(spatial *s, const zi_view *v)
@@ -77,7 +69,8 @@ admit(spatial *s, const zi_view *v, size_t i)
     const zi_job_view *j = &v->job[i];
     bool               first = true;
 
-    if (s->admitted[j->id]) return reserved(s, v) <= v->budget_bytes || !somebody_runs(v);
+    if (s->admitted[j->id])
+        return reserved(s, v) <= v->budget_bytes || !zi_policy_somebody_runs(v);
     for (size_t k = 0; k < v->n_jobs; k++)
         first &= !s->admitted[v->job[k].id] && v->job[k].state != ZI_JOB_RUNNING;
     uint64_t rest = reserve_of(j) - (j->fixed_bytes + j->step_bytes);

@@ -29,14 +29,6 @@ temporal_init(void *state, const char *arg, uint64_t seed)
     return arg[0] ? ZICO_E_ARG : ZICO_OK;
 }
 
-static bool
-somebody_runs(const zi_view *v)
-{
-    for (size_t i = 0; i < v->n_jobs; i++)
-        if (v->job[i].state == ZI_JOB_RUNNING) return true;
-    return false;
-}
-
 /* As long as it usually takes to ask again, and half as long on top. */
 static uint64_t
 grace_until(const temporal *t)
@@ -84,7 +76,7 @@ temporal_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out
         t->last_ns = ev->now_ns;
     }
     if (ev->kind == ZI_EVENT_REGION && ev->delta_bytes > 0) return;
-    if (somebody_runs(v)) return;
+    if (zi_policy_somebody_runs(v)) return;
     size_t next = zi_policy_shares_next(&t->shares, v);
     if (next == SIZE_MAX) return;
     if (worth_waiting(t, v, next, ev->now_ns)) {

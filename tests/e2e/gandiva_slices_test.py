@@ -8,11 +8,11 @@ import json
 import os
 import signal
 import subprocess
-import tempfile
 import time
 import unittest
 
-ZICO = os.path.join(os.environ["ZI_BUILD_DIR"], "zico")
+from trained import ZICO, Folder
+
 SUSPENDED = 5  # zi_job_state
 ENV = {k: v for k, v in os.environ.items() if k != "ZICO_SOCKET"}
 # large parameters, so that what stays between steps does not fit either
@@ -20,17 +20,7 @@ NETS = {"a": ("resnet18:classes=10,size=32", 8, 40), "b": ("resnet18:classes=10,
         "c": ("mobilenet_v2:size=32,classes=10", 16, 40)}
 
 
-class Slices(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory(prefix="zi-test-")
-        self.dir = self.folder.name
-
-    def tearDown(self):
-        self.folder.cleanup()
-
-    def path(self, name):
-        return os.path.join(self.dir, name)
-
+class Slices(Folder):
     def alone(self, name):
         net, batch, steps = NETS[name]
         done = subprocess.run([ZICO, "train", net, "--batch", str(batch), "--steps", str(steps),

@@ -6,10 +6,10 @@ timeout: 200
 import json
 import os
 import subprocess
-import tempfile
 import unittest
 
-ZICO = os.path.join(os.environ["ZI_BUILD_DIR"], "zico")
+from trained import ZICO, Folder
+
 ENV = {k: v for k, v in os.environ.items() if k != "ZICO_SOCKET"}
 JOBS = """budget: 96M
 %sjobs:
@@ -26,14 +26,7 @@ JOBS = """budget: 96M
 """
 
 
-class Names(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory(prefix="zi-test-")
-        self.dir = self.folder.name
-
-    def tearDown(self):
-        self.folder.cleanup()
-
+class Names(Folder):
     def run_jobs(self, *words, head=""):
         path = os.path.join(self.dir, "jobs.yaml")
         with open(path, "w") as f:

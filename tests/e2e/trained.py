@@ -1,4 +1,4 @@
-"""What the tests of `zico train` share: the command, its events, a folder that goes away."""
+"""What tests of the command share: the command, its events, a folder that goes away."""
 import json
 import os
 import subprocess
