@@ -7,7 +7,7 @@
  * ZI_SIM_MIXES=N runs N mixes; ZI_SEED=N replays: mix k uses seed N + k.
  */
 #include "sim/sim.h"
-#include "base/rng.h"
+#include "support/mixes.h"
 #include "test.h"
 
 #define MB     (1ull << 20)
@@ -15,40 +15,28 @@
 #define SECOND 1000000000ull
 #define N_MAX  7
 
-static uint64_t
-pick(zi_rng *r, uint64_t from, uint64_t to)
-{
-    return from + zi_rng_below(r, to - from + 1);
-}
-
-static bool
-chance(zi_rng *r, double p)
-{
-    return zi_rng_unit(r) < p;
-}
-
 /* What it holds at most. */
 static uint64_t
 random_job(zi_rng *r, zi_sim_job *j)
 {
-    uint64_t peak = pick(r, 8, 120) * MB;
+    uint64_t peak = t_pick(r, 8, 120) * MB;
 
     *j = (zi_sim_job){
         .name = "job",
-        .fixed_bytes = peak * pick(r, 20, 300) / 100,
-        .private_bytes = chance(r, 0.3) ? pick(r, 1, 2 * MB) : 0,
-        .weight_milli = (uint32_t)pick(r, 1, 3) * 1000,
-        .n_steps = pick(r, 4, 60),
-        .arrive_ns = chance(r, 0.4) ? 0 : pick(r, 0, 8 * SECOND),
-        .gap_ns = chance(r, 0.5) ? 0 : pick(r, 0, 20 * MS),
+        .fixed_bytes = peak * t_pick(r, 20, 300) / 100,
+        .private_bytes = t_chance(r, 0.3) ? t_pick(r, 1, 2 * MB) : 0,
+        .weight_milli = (uint32_t)t_pick(r, 1, 3) * 1000,
+        .n_steps = t_pick(r, 4, 60),
+        .arrive_ns = t_chance(r, 0.4) ? 0 : t_pick(r, 0, 8 * SECOND),
+        .gap_ns = t_chance(r, 0.5) ? 0 : t_pick(r, 0, 20 * MS),
         .scaling = 0.1 + 0.9 * zi_rng_unit(r),
         .native = true,
         .can_suspend = true,
-        .n_ahead = chance(r, 0.5) ? (uint32_t)pick(r, 1, 2) : 0,
-        .time_noise = chance(r, 0.7) ? 0.3 * zi_rng_unit(r) : 0,
+        .n_ahead = t_chance(r, 0.5) ? (uint32_t)t_pick(r, 1, 2) : 0,
+        .time_noise = t_chance(r, 0.7) ? 0.3 * zi_rng_unit(r) : 0,
     };
     zi_sim_tide((zi_sim_shape)zi_rng_below(r, ZI_SIM_N_SHAPES), peak,
-                pick(r, 20, 400) * MS, (uint32_t)pick(r, 4, 24), &j->tide);
+                t_pick(r, 20, 400) * MS, (uint32_t)t_pick(r, 4, 24), &j->tide);
     return j->fixed_bytes + j->private_bytes + peak;
 }
 
@@ -61,7 +49,7 @@ run_mix(uint64_t seed, double deaths)
     zi_sim_job        jobs[N_MAX];
     zi_sim_result     res;
     zi_sim_job_result per[N_MAX];
-    size_t            n = pick(&r, 2, N_MAX);
+    size_t            n = t_pick(&r, 2, N_MAX);
     uint64_t          most = 0, privates = 0;
     char              policy[32];
 
@@ -70,7 +58,7 @@ run_mix(uint64_t seed, double deaths)
         if (all > most) most = all;
         privates += jobs[i].private_bytes;
     }
-    snprintf(policy, sizeof policy, "gandiva:slice=%u", (unsigned)pick(&r, 1, 4));
+    snprintf(policy, sizeof policy, "gandiva:slice=%u", (unsigned)t_pick(&r, 1, 4));
     zi_sim_options opt = {
         .policy = policy,
         .region_bytes = 2 * MB,
@@ -78,33 +66,15 @@ run_mix(uint64_t seed, double deaths)
         .horizon_ns = 3600 * SECOND,
         .seed = seed,
         .verify_every = 16,
-        .move_bytes_per_s = chance(&r, 0.2) ? 0 : (double)pick(&r, 50, 1000) * MB,
+        .move_bytes_per_s = t_chance(&r, 0.2) ? 0 : (double)t_pick(&r, 50, 1000) * MB,
     };
-    opt.budget_bytes = most * pick(&r, 106, 200) / 100 + privates + 4 * opt.region_bytes;
+    opt.budget_bytes =
+        most * t_pick(&r, 106, 200) / 100 + privates + 4 * opt.region_bytes;
     for (size_t i = 0; i < n; i++)
-        if (chance(&r, deaths)) jobs[i].die_ns = pick(&r, 1, 15 * SECOND);
+        if (t_chance(&r, deaths)) jobs[i].die_ns = t_pick(&r, 1, 15 * SECOND);
     expect_ok(zi_sim_run(&opt, jobs, n, &res, per));
-    bool good = !res.n_over_budget && !res.n_two_owners && !res.deadlock && !res.broken;
-    for (size_t i = 0; i < n; i++) {
-        n_moves_in_all += per[i].n_moves;
-        good &= per[i].n_denied == 0 &&
-                (jobs[i].die_ns > 0 || per[i].n_steps == jobs[i].n_steps);
-    }
-    for (size_t i = 0; !good && i < n; i++)
-        print_error(
-            "job %zu: %llu of %llu steps, denied %u, waits: %s, holds %llu MB, asks "
-            "%llu MB\n",
-            i, (unsigned long long)per[i].n_steps, (unsigned long long)jobs[i].n_steps,
-            per[i].n_denied, zi_reason_name(per[i].reason),
-            (unsigned long long)(per[i].held_bytes / MB),
-            (unsigned long long)(per[i].asked_bytes / MB));
-    if (!good)
-        fail_msg(
-            "seed %llu (%s, %zu jobs): over budget %llu times, two owners %llu times, "
-            "deadlock %d, broken %d",
-            (unsigned long long)seed, opt.policy, n,
-            (unsigned long long)res.n_over_budget, (unsigned long long)res.n_two_owners,
-            res.deadlock, res.broken);
+    for (size_t i = 0; i < n; i++) n_moves_in_all += per[i].n_moves;
+    t_judge_mix(&opt, jobs, n, &res, per, true);
 }
 
 /* Everybody finishes, in every mix. */

@@ -5,60 +5,48 @@
  */
 #include "sim/sim.h"
 #include "policy/policy.h"
-#include "base/rng.h"
+#include "support/mixes.h"
 #include "test.h"
 
 #define MB (1ull << 20)
 #define MS 1000000ull
 
-static uint64_t
-pick(zi_rng *r, uint64_t from, uint64_t to)
-{
-    return from + zi_rng_below(r, to - from + 1);
-}
-
-static bool
-chance(zi_rng *r, double p)
-{
-    return zi_rng_unit(r) < p;
-}
-
 static void
 random_job(zi_rng *r, uint64_t horizon, zi_sim_job *j)
 {
-    uint64_t peak = pick(r, 4, 200) * MB;
-    uint64_t length = pick(r, 5, 400) * MS;
+    uint64_t peak = t_pick(r, 4, 200) * MB;
+    uint64_t length = t_pick(r, 5, 400) * MS;
 
     *j = (zi_sim_job){
         .name = "job",
-        .fixed_bytes = peak / pick(r, 4, 20),
-        .private_bytes = chance(r, 0.3) ? pick(r, 1, 20 * MB) : 0,
-        .weight_milli = (uint32_t)pick(r, 1, 4) * 1000,
-        .arrive_ns = chance(r, 0.5) ? 0 : pick(r, 0, horizon / 2),
-        .gap_ns = chance(r, 0.6) ? 0 : pick(r, 0, 20 * MS),
+        .fixed_bytes = peak / t_pick(r, 4, 20),
+        .private_bytes = t_chance(r, 0.3) ? t_pick(r, 1, 20 * MB) : 0,
+        .weight_milli = (uint32_t)t_pick(r, 1, 4) * 1000,
+        .arrive_ns = t_chance(r, 0.5) ? 0 : t_pick(r, 0, horizon / 2),
+        .gap_ns = t_chance(r, 0.6) ? 0 : t_pick(r, 0, 20 * MS),
         .scaling = 0.1 + 0.9 * zi_rng_unit(r),
-        .native = chance(r, 0.7),
+        .native = t_chance(r, 0.7),
         .can_suspend = false,
-        .knows_tide = chance(r, 0.2),
-        .n_ahead = chance(r, 0.3) ? (uint32_t)pick(r, 1, 3) : 0,
-        .time_noise = chance(r, 0.7) ? 0.3 * zi_rng_unit(r) : 0,
-        .byte_noise = chance(r, 0.5) ? 0.3 * zi_rng_unit(r) : 0,
+        .knows_tide = t_chance(r, 0.2),
+        .n_ahead = t_chance(r, 0.3) ? (uint32_t)t_pick(r, 1, 3) : 0,
+        .time_noise = t_chance(r, 0.7) ? 0.3 * zi_rng_unit(r) : 0,
+        .byte_noise = t_chance(r, 0.5) ? 0.3 * zi_rng_unit(r) : 0,
     };
     zi_sim_tide((zi_sim_shape)zi_rng_below(r, ZI_SIM_N_SHAPES), peak, length,
-                (uint32_t)pick(r, 4, 24), &j->tide);
-    if (chance(r, 0.2)) j->claim_bytes = peak + peak / 2;
-    if (chance(r, 0.15)) j->n_steps = pick(r, 1, 10);
-    if (chance(r, 0.15)) j->die_ns = pick(r, 1, horizon);
-    if (chance(r, 0.15)) {
-        j->stop_ns = pick(r, 1, horizon);
-        j->stop_for_ns = pick(r, 1, horizon);
+                (uint32_t)t_pick(r, 4, 24), &j->tide);
+    if (t_chance(r, 0.2)) j->claim_bytes = peak + peak / 2;
+    if (t_chance(r, 0.15)) j->n_steps = t_pick(r, 1, 10);
+    if (t_chance(r, 0.15)) j->die_ns = t_pick(r, 1, horizon);
+    if (t_chance(r, 0.15)) {
+        j->stop_ns = t_pick(r, 1, horizon);
+        j->stop_for_ns = t_pick(r, 1, horizon);
     }
-    if (chance(r, 0.2)) {
+    if (t_chance(r, 0.2)) {
         j->burst_chance = 0.2 * zi_rng_unit(r);
         j->burst_factor = 1 + zi_rng_unit(r);
     }
-    if (chance(r, 0.1)) j->limits.min_bytes = peak / 4;
-    if (chance(r, 0.1)) j->limits.max_bytes = peak * 2;
+    if (t_chance(r, 0.1)) j->limits.min_bytes = peak / 4;
+    if (t_chance(r, 0.1)) j->limits.max_bytes = peak * 2;
 }
 
 /* What was seen in all mixes, so that a test which tests nothing is noticed. */
@@ -75,8 +63,8 @@ run_mix(uint64_t seed)
     zi_sim_change     change[4];
     zi_sim_result     res;
     zi_sim_job_result per[10];
-    size_t            n = pick(&r, 1, chance(&r, 0.2) ? 10 : 5);
-    uint64_t          horizon = pick(&r, 300, 9000) * MS, sum = 0, most = 0;
+    size_t            n = t_pick(&r, 1, t_chance(&r, 0.2) ? 10 : 5);
+    uint64_t          horizon = t_pick(&r, 300, 9000) * MS, sum = 0, most = 0;
 
     for (size_t i = 0; i < n; i++) {
         random_job(&r, horizon, &jobs[i]);
@@ -89,19 +77,19 @@ run_mix(uint64_t seed)
     zi_sim_options           opt = {
                   .policy = policies[zi_rng_below(&r, 5)],
                   .region_bytes = 2 * MB << zi_rng_below(&r, 3),
-                  .n_cores = (uint32_t)pick(&r, 1, 4),
+                  .n_cores = (uint32_t)t_pick(&r, 1, 4),
                   .horizon_ns = horizon,
                   .seed = seed,
                   .change = change,
                   .verify_every = 16,
     };
-    opt.budget_bytes = sum * pick(&r, 30, 110) / 100 + opt.region_bytes;
-    if (opt.budget_bytes < most && chance(&r, 0.8)) opt.budget_bytes = most * 5 / 4;
-    if (chance(&r, 0.3)) {
-        opt.n_changes = pick(&r, 1, 4);
+    opt.budget_bytes = sum * t_pick(&r, 30, 110) / 100 + opt.region_bytes;
+    if (opt.budget_bytes < most && t_chance(&r, 0.8)) opt.budget_bytes = most * 5 / 4;
+    if (t_chance(&r, 0.3)) {
+        opt.n_changes = t_pick(&r, 1, 4);
         for (size_t i = 0; i < opt.n_changes; i++)
             change[i] = (zi_sim_change){horizon * (i + 1) / 6,
-                                        opt.budget_bytes * pick(&r, 50, 150) / 100};
+                                        opt.budget_bytes * t_pick(&r, 50, 150) / 100};
     }
     expect_ok(zi_sim_run(&opt, jobs, n, &res, per));
     seen.n_steps += res.n_steps;
@@ -112,20 +100,7 @@ run_mix(uint64_t seed)
         seen.waited_ns += per[i].waited_ns;
         seen.exchanged_bytes += per[i].exchanged_bytes;
     }
-    bool good = !res.n_over_budget && !res.n_two_owners && !res.deadlock && !res.broken;
-    for (size_t i = 0; !good && i < n; i++)
-        print_error(
-            "job %zu: %llu steps, denied %u, waits: %s, holds %llu MB, asks %llu MB\n", i,
-            (unsigned long long)per[i].n_steps, per[i].n_denied,
-            zi_reason_name(per[i].reason), (unsigned long long)(per[i].held_bytes / MB),
-            (unsigned long long)(per[i].asked_bytes / MB));
-    if (!good)
-        fail_msg(
-            "seed %llu (%s, %zu jobs): over budget %llu times, two owners %llu times, "
-            "deadlock %d, broken %d",
-            (unsigned long long)seed, opt.policy, n,
-            (unsigned long long)res.n_over_budget, (unsigned long long)res.n_two_owners,
-            res.deadlock, res.broken);
+    t_judge_mix(&opt, jobs, n, &res, per, false);
 }
 
 /* R1, R2 and R3 hold in every mix. */
