@@ -100,13 +100,13 @@ all_end_well(const yard *y, pid_t *job)
 }
 
 static void
-days_of_murder(unsigned n_jobs_killed, unsigned n_brokers_killed)
+days_of_murder(const char *policy, unsigned n_jobs_killed, unsigned n_brokers_killed)
 {
     yard     y;
     pid_t    job[N_JOBS];
     unsigned every = n_brokers_killed ? n_jobs_killed / n_brokers_killed : 0;
 
-    yard_open(&y, 80 * MIB, 2 * MIB, "zico");
+    yard_open(&y, 80 * MIB, 2 * MIB, policy);
     for (int i = 0; i < N_JOBS; i++) job[i] = start_job(&y);
     rest_us(300000);
     for (unsigned i = 1; i <= n_jobs_killed; i++) {
@@ -122,7 +122,7 @@ static void
 jobs_die(void **state)
 {
     (void)state;
-    days_of_murder(t_rounds(300, 5000), 0);
+    days_of_murder("zico", t_rounds(300, 5000), 0);
 }
 
 /* Jobs and the broker die: no lease and no job is lost, and everybody goes on. */
@@ -130,7 +130,15 @@ static void
 brokers_die(void **state)
 {
     (void)state;
-    days_of_murder(t_rounds(60, 1000), t_rounds(30, 500));
+    days_of_murder("zico", t_rounds(60, 1000), t_rounds(30, 500));
+}
+
+/* The same where a job's lane may be another at each step boundary. */
+static void
+lanes_move(void **state)
+{
+    (void)state;
+    days_of_murder("salus:srtf", t_rounds(60, 1000), t_rounds(6, 100));
 }
 
 int
@@ -139,6 +147,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_die),
         cmocka_unit_test(brokers_die),
+        cmocka_unit_test(lanes_move),
     };
     return t_main(tests);
 }

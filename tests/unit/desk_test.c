@@ -783,6 +783,148 @@ death_in_mid_step(void **state)
     close_office(&o);
 }
 
+/* -- lanes that move -------------------------------------------------------------------------- */
+
+/* Two jobs in steps, each in a lane of 4 regions of 12; a third needs a lane of 8.  No new one fits,
+ * none is large enough, both are busy: one is to be enlarged for it when its step ends. */
+typedef struct crowd {
+    office    o;
+    zi_job_id a, b, mover;
+} crowd;
+
+static void
+open_crowd(crowd *c)
+{
+    open_office(&c->o, "salus:pack", 12);
+    c->a = run(&c->o, 4, 3);
+    c->b = run(&c->o, 4, 3);
+    c->mover = join(&c->o, 8);
+    assert_false(begin(&c->o, c->mover, 0));
+    assert_int_equal(ZI_REASON_ADMISSION, why(&c->o, c->mover));
+}
+
+/* Both others make one more step, side by side, and nothing is held then. */
+static void
+others_go_on(crowd *c, uint64_t step_a, uint64_t step_b)
+{
+    const zi_job_id who[] = {c->a, c->b};
+    const uint64_t  step[] = {step_a, step_b};
+
+    for (int i = 0; i < 2; i++)
+        if (zi_desk_job(c->o.d, who[i])->state != ZI_JOB_RUNNING)
+            assert_true(begin(&c->o, who[i], step[i]));
+    for (int i = 0; i < 2; i++) {
+        give_back(&c->o, who[i]);
+        assert_true(get(&c->o, who[i], ZI_HOLD_STEP, 4));
+        give_back(&c->o, who[i]);
+        end(&c->o, who[i], step[i]);
+    }
+    zi_ledger_totals sum;
+    zi_ledger_sum(zi_desk_ledger(c->o.d), &sum);
+    assert_int_equal(0, sum.leased_bytes);
+}
+
+/* At the end of the step the lane is enlarged, and the job that waited goes in it; with the lane as
+ * large, whoever had it before waits for its turn in it. */
+static void
+lane_moves_at_the_boundary(void **state)
+{
+    crowd c;
+
+    (void)state;
+    open_crowd(&c);
+    give_back(&c.o, c.a);
+    end(&c.o, c.a, 0);
+    assert_true(heard(&c.o, c.mover, ZI_EFFECT_GO).any);
+    assert_false(begin(&c.o, c.a, 1));
+    assert_true(get(&c.o, c.mover, ZI_HOLD_STEP, 8));
+    give_back(&c.o, c.mover);
+    end(&c.o, c.mover, 0);
+    assert_true(heard(&c.o, c.a, ZI_EFFECT_GO).any);
+    close_office(&c.o);
+}
+
+/* Killed with the move still to come, in the same turn as the step ends, just moved but holding
+ * nothing yet, and in the lane with all that it needs: each time the lane is as it was for the
+ * others, and nothing stays held. */
+static void
+killed_while_its_lane_moves(void **state)
+{
+    (void)state;
+    for (int when = 0; when < 4; when++) {
+        crowd c;
+        open_crowd(&c);
+        if (when == 0) expect_ok(zi_desk_leave(c.o.d, c.mover, c.o.now));
+        give_back(&c.o, c.a);
+        if (when == 1) { /* what the broker does with two messages of one turn */
+            expect_ok(zi_desk_step_end(c.o.d, c.a, 0, NULL, 0, 0, c.o.now));
+            expect_ok(zi_desk_leave(c.o.d, c.mover, c.o.now));
+            listen(&c.o);
+        } else {
+            end(&c.o, c.a, 0);
+        }
+        if (when == 3) assert_true(get(&c.o, c.mover, ZI_HOLD_STEP, 8));
+        if (when >= 2) expect_ok(zi_desk_leave(c.o.d, c.mover, c.o.now));
+        listen(&c.o);
+        assert_null(zi_desk_job(c.o.d, c.mover));
+        others_go_on(&c, 1, 0);
+        close_office(&c.o);
+    }
+}
+
+/* The one whose step the move waits for is killed: the job that waited has its place. */
+static void
+killed_in_the_lane_that_moves(void **state)
+{
+    crowd c;
+
+    (void)state;
+    open_crowd(&c);
+    expect_ok(zi_desk_leave(c.o.d, c.a, c.o.now));
+    listen(&c.o);
+    assert_true(heard(&c.o, c.mover, ZI_EFFECT_GO).any);
+    assert_true(get(&c.o, c.mover, ZI_HOLD_STEP, 8));
+    close_office(&c.o);
+}
+
+/* The broker dies with the move to come, or just done: the successor knows no lanes, lets those
+ * inside their steps end, and then the job that waited goes; if that is dead, too, the others do. */
+static void
+broker_dies_while_a_lane_moves(void **state)
+{
+    const zi_job_spec small = {.claim_bytes = 4 * R,
+                               .features = ZI_FEATURE_STEPS | ZI_FEATURE_NATIVE};
+    const zi_job_spec large = {.claim_bytes = 8 * R,
+                               .features = ZI_FEATURE_STEPS | ZI_FEATURE_NATIVE};
+
+    (void)state;
+    for (int dead = 0; dead < 2; dead++) {
+        crowd c = {.a = 1, .b = 2, .mover = 3};
+        open_office(&c.o, "salus:pack", 12);
+        zi_desk_hold(c.o.d, true, c.o.now);
+        expect_ok(zi_desk_adopt(c.o.d, c.a, &small, true, 0, c.o.now));
+        expect_ok(zi_desk_adopt(c.o.d, c.b, &small, true, 0, c.o.now));
+        expect_ok(zi_desk_adopt(c.o.d, c.mover, &large, false, 0, c.o.now));
+        for (uint32_t r = 0; r < 6; r++)
+            expect_ok(zi_ledger_adopt_region(zi_desk_ledger(c.o.d), r < 3 ? c.a : c.b, r,
+                                             ZI_HOLD_STEP));
+        assert_false(begin(&c.o, c.mover, 0));
+        if (dead) expect_ok(zi_desk_leave(c.o.d, c.mover, c.o.now));
+        zi_desk_hold(c.o.d, false, c.o.now);
+        listen(&c.o);
+        if (dead) {
+            others_go_on(&c, 0, 0);
+        } else {
+            assert_false(heard(&c.o, c.mover, ZI_EFFECT_GO).any);
+            give_back(&c.o, c.a);
+            end(&c.o, c.a, 0);
+            assert_true(heard(&c.o, c.mover, ZI_EFFECT_GO).any);
+            assert_true(get(&c.o, c.mover, ZI_HOLD_STEP, 8));
+        }
+        close_office(&c.o);
+    }
+}
+
 /* Temporal: device time is shared by weight, to within a step. */
 static void
 temporal_keeps_shares(void **state)
@@ -917,6 +1059,10 @@ main(void)
         cmocka_unit_test(learner_beside_too_much),
         cmocka_unit_test(restart),
         cmocka_unit_test(death_in_mid_step),
+        cmocka_unit_test(lane_moves_at_the_boundary),
+        cmocka_unit_test(killed_while_its_lane_moves),
+        cmocka_unit_test(killed_in_the_lane_that_moves),
+        cmocka_unit_test(broker_dies_while_a_lane_moves),
         cmocka_unit_test(temporal_keeps_shares),
         cmocka_unit_test(spatial_admits_by_peak),
         cmocka_unit_test(policies_by_name),
