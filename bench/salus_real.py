@@ -98,7 +98,7 @@ def options():
     p.add_argument("--most", type=int, default=120)
     p.add_argument("--net", default="resnet50:classes=10,size=64")
     p.add_argument("--batch", type=int, default=8)
-    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--rounds", type=int, default=7)
     return p.parse_args()
 
 

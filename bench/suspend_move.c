@@ -1,12 +1,20 @@
-/* suspend_move.c -- what it costs to move a native job out and in, against its tier alone.
+/* suspend_move.c -- what it costs to move a native job out and in, against a plain write and read of
+ * as many bytes.
  *
- * usage: suspend_move [NET] [BATCH] [ROUNDS]      (resnet50:classes=10,size=64, 8, 5)
- *        suspend_move tier BYTES      (seconds: a fresh file out, in; again out, in; from memory
- *                                      like the pool's, and from memory of its own)
+ * usage: suspend_move [NET] [BATCH] [ROUNDS]      (resnet50:classes=10,size=64, 8, 7)
+ *        suspend_move write|read FILE BYTES       (seconds: all of it, one buffer)
+ *
+ * PLAIN   One thread, direct requests of 8 MiB one after the other, from and into as much memory as
+ *         there are bytes, ordinary and present: this counts.  Beside it the same with one buffer of
+ *         8 MiB in huge pages, again and again: the most that the disk gives.
+ * ROUND   write, suspend, read, resume; the ratio is that of neighbours, since a disk that is shared
+ *         with others changes from minute to minute.  The job's file and the plain one have been
+ *         written before (but for a job's first suspension, which is not counted here).
  *
  * A pool of its own, whose pages stay (as when another job takes them over), then one whose pages go
- * back to the machine (as when a person suspends): suspend and resume of the executor, each beside a plain write and read of as many bytes through the same kind of file.
+ * back to the machine (as when a person suspends).
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -17,7 +25,10 @@
 #include "exec/exec.h"
 #include "train/net.h"
 
-#define MIB (1ull << 20)
+#define MIB     (1ull << 20)
+#define REQUEST (8 * MIB)
+#define HUGE    (2 * MIB)
+#define MOST    64u
 
 static int
 by_value(const void *a, const void *b)
@@ -26,63 +37,71 @@ by_value(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
+/* -- plain ---------------------------------------------------------------------------------- */
+
+typedef struct plain {
+    int      fd;
+    uint64_t n_bytes;
+    char    *memory; /* of n_bytes */
+    char    *buffer; /* of one request, in huge pages */
+} plain;
+
+static bool
+open_plain(plain *p, const char *path, uint64_t n_bytes)
+{
+    const uint64_t n = (n_bytes + REQUEST - 1) / REQUEST * REQUEST;
+
+    *p = (plain){.n_bytes = n_bytes / ZI_TIER_ALIGN * ZI_TIER_ALIGN};
+    p->fd = open(path, O_RDWR | O_CREAT | O_DIRECT | O_CLOEXEC, 0600);
+    p->memory = aligned_alloc(ZI_TIER_ALIGN, n);
+    p->buffer = aligned_alloc(HUGE, REQUEST);
+    if (p->fd < 0 || !p->memory || !p->buffer) return false;
+    memset(p->memory, 1, n);
+    madvise(p->buffer, REQUEST, MADV_HUGEPAGE);
+    memset(p->buffer, 1, REQUEST);
+    return true;
+}
+
+static void
+close_plain(plain *p)
+{
+    if (p->fd >= 0) close(p->fd);
+    free(p->memory);
+    free(p->buffer);
+}
+
+/* Seconds; negative: it failed. */
 static double
-median(double *v, size_t n)
+move_plain(const plain *p, bool out, bool one_buffer)
 {
-    qsort(v, n, sizeof *v, by_value);
-    return v[n / 2];
-}
+    const zi_os   *os = zi_os_real();
+    const uint64_t begin = os->now_ns(os);
 
-/* Seconds to write and to read that many bytes, from and to memory that is there. */
-static zico_status
-tier_alone(zi_tier *t, char *mem, uint64_t n_bytes, double *ret_out_s, double *ret_in_s)
-{
-    const zi_os *os = zi_os_real();
-
-    zico_status st = zi_tier_reserve(t, n_bytes);
-    uint64_t    t0 = os->now_ns(os);
-    if (st >= 0) st = zi_tier_write_bulk(t, 0, mem, n_bytes, ZI_TIER_STAY);
-    uint64_t t1 = os->now_ns(os);
-    if (st >= 0) st = zi_tier_read_bulk(t, 0, mem, n_bytes);
-    *ret_out_s = (double)(t1 - t0) / 1e9;
-    *ret_in_s = (double)(os->now_ns(os) - t1) / 1e9;
-    return st;
-}
-
-/* Memory as the pool's is (shared, in small pages), or of this process alone; all of it there. */
-static char *
-memory_for(uint64_t n, bool shared)
-{
-    int   fd = shared ? memfd_create("suspend_move", MFD_CLOEXEC) : -1;
-    int   kind = shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
-    void *mem = MAP_FAILED;
-
-    if (!shared || (fd >= 0 && ftruncate(fd, (off_t)n) == 0))
-        mem = mmap(NULL, n, PROT_READ | PROT_WRITE, kind, fd, 0);
-    if (fd >= 0) close(fd);
-    if (mem == MAP_FAILED) return NULL;
-    memset(mem, 1, n);
-    return mem;
-}
-
-/* A fresh file out and in, then the same file again. */
-static zico_status
-measure_tier(const char *spec, uint64_t n_bytes, bool shared, double ret_s[4])
-{
-    uint64_t n = (n_bytes + ZI_TIER_ALIGN - 1) / ZI_TIER_ALIGN * ZI_TIER_ALIGN;
-    char    *mem = memory_for(n, shared);
-    zi_tier *t;
-
-    if (!mem) return ZICO_E_NOMEM;
-    zico_status st = zi_tier_open(zi_os_real(), spec, &t);
-    if (st >= 0) {
-        st = tier_alone(t, mem, n, &ret_s[0], &ret_s[1]);
-        if (st >= 0) st = tier_alone(t, mem, n, &ret_s[2], &ret_s[3]);
-        zi_tier_close(t);
+    for (uint64_t at = 0; at < p->n_bytes; at += REQUEST) {
+        size_t  n = p->n_bytes - at < REQUEST ? p->n_bytes - at : REQUEST;
+        char   *mem = one_buffer ? p->buffer : p->memory + at;
+        ssize_t rc =
+            out ? pwrite(p->fd, mem, n, (off_t)at) : pread(p->fd, mem, n, (off_t)at);
+        if (rc != (ssize_t)n) return -1;
     }
-    munmap(mem, n);
-    return st;
+    return (double)(os->now_ns(os) - begin) / 1e9;
 }
+
+static int
+print_plain(bool out, const char *path, uint64_t n_bytes)
+{
+    plain  p;
+    double s[2] = {-1, -1};
+
+    if (open_plain(&p, path, n_bytes))
+        for (int i = 0; i < 2; i++) s[i] = move_plain(&p, out, i == 1);
+    close_plain(&p);
+    if (s[0] < 0 || s[1] < 0) return perror(path), 1;
+    printf("%.6f %.6f\n", s[0], s[1]);
+    return 0;
+}
+
+/* -- the job ---------------------------------------------------------------------------------- */
 
 typedef struct moved {
     zi_graph   *graph;
@@ -121,60 +140,85 @@ close_moved(moved *m)
     zi_tier_close(m->tier);
 }
 
-/* Out and in, then the same bytes through a file in the same state: the job's own file is kept from
- * one suspension to the next. */
+typedef enum part { WRITE, OUT, READ, IN, N_PARTS } part;
+
+static double
+seconds_since(uint64_t begin_ns)
+{
+    return (double)(zi_os_real()->now_ns(zi_os_real()) - begin_ns) / 1e9;
+}
+
 static zico_status
-one_round(moved *m, const char *spec, bool cold, bool first, double ret_s[4],
-          uint64_t *ret_bytes)
+one_round(moved *m, const plain *p, bool cold, double ret_s[N_PARTS])
 {
     const zi_os *os = zi_os_real();
-    double       alone[4];
+    uint64_t     bytes;
 
-    uint64_t    t0 = os->now_ns(os);
-    zico_status st = zi_exec_suspend(m->exec, m->tier, cold, ret_bytes);
-    uint64_t    t1 = os->now_ns(os);
+    ret_s[WRITE] = move_plain(p, true, false);
+    uint64_t    begin = os->now_ns(os);
+    zico_status st = zi_exec_suspend(m->exec, m->tier, cold, &bytes);
+    ret_s[OUT] = seconds_since(begin);
+    ret_s[READ] = move_plain(p, false, false);
+    begin = os->now_ns(os);
     if (st >= 0) st = zi_exec_resume(m->exec);
-    uint64_t t2 = os->now_ns(os);
-    if (st >= 0) st = measure_tier(spec, *ret_bytes, true, alone);
-    if (st < 0) return st;
-    ret_s[0] = (double)(t1 - t0) / 1e9;
-    ret_s[1] = (double)(t2 - t1) / 1e9;
-    ret_s[2] = alone[first ? 0 : 2];
-    ret_s[3] = alone[first ? 1 : 3];
+    ret_s[IN] = seconds_since(begin);
+    return st < 0 ? st : ret_s[WRITE] < 0 || ret_s[READ] < 0 ? ZICO_E_IO : ZICO_OK;
+}
+
+static void
+print_ratio(const char *what, const double *mine, const double *alone, double *ratio,
+            size_t n)
+{
+    double sum[2] = {0, 0};
+
+    for (size_t i = 0; i < n; i++) {
+        ratio[i] = mine[i] / alone[i];
+        sum[0] += mine[i];
+        sum[1] += alone[i];
+    }
+    qsort(ratio, n, sizeof *ratio, by_value);
+    printf(
+        "  %s %.3f s, plain %.3f s (means); ratio %.2f (median of %zu; %.2f to %.2f)\n",
+        what, sum[0] / (double)n, sum[1] / (double)n, ratio[n / 2], n, ratio[0],
+        ratio[n - 1]);
+}
+
+static zico_status
+rounds(moved *m, const plain *p, bool cold, size_t n)
+{
+    double s[N_PARTS], of[N_PARTS][MOST], ratio[MOST];
+
+    for (size_t i = 0; i < n; i++) {
+        zico_status st = one_round(m, p, cold, s);
+        if (st < 0) return st;
+        for (int k = 0; k < N_PARTS; k++) of[k][i] = s[k];
+    }
+    printf("%llu MiB kept, pages %s\n", (unsigned long long)(p->n_bytes / MIB),
+           cold ? "given back" : "stay");
+    print_ratio("suspend", of[OUT], of[WRITE], ratio, n);
+    print_ratio("resume ", of[IN], of[READ], ratio, n);
     return ZICO_OK;
 }
 
 static zico_status
-rounds(moved *m, const char *spec, bool cold, size_t n, const char *net)
+measure(moved *m, const char *dir, size_t n)
 {
-    double   s[4], part[4][64];
+    char     path[4300];
     uint64_t bytes = 0;
+    plain    p;
 
-    for (size_t i = 0; i < n; i++) {
-        zico_status st = one_round(m, spec, cold, i == 0 && !cold, s, &bytes);
-        if (st < 0) return st;
-        for (int k = 0; k < 4; k++) part[k][i] = s[k];
-    }
-    for (int k = 0; k < 4; k++) s[k] = median(part[k], n);
-    printf(
-        "%s: %llu MiB kept, pages %s; suspend %.3f s (tier alone %.3f s: %.2f), resume "
-        "%.3f s (%.3f s: %.2f); medians of %zu\n",
-        net, (unsigned long long)(bytes / MIB), cold ? "given back" : "stay", s[0], s[2],
-        s[0] / s[2], s[1], s[3], s[1] / s[3], n);
-    return ZICO_OK;
-}
-
-static int
-print_tier(const char *spec, uint64_t n_bytes)
-{
-    double s[4];
-
-    for (int shared = 1; shared >= 0; shared--) {
-        zico_status st = measure_tier(spec, n_bytes, shared, s);
-        if (st < 0) return fprintf(stderr, "%s: %s\n", spec, zico_status_text(st)), 1;
-        printf("%.6f %.6f %.6f %.6f\n", s[0], s[1], s[2], s[3]);
-    }
-    return 0;
+    zico_status st =
+        zi_exec_suspend(m->exec, m->tier, false, &bytes); /* makes the file */
+    if (st >= 0) st = zi_exec_resume(m->exec);
+    if (st < 0) return st;
+    snprintf(path, sizeof path, "%s/suspend_move-%d", dir, (int)getpid());
+    bool open = open_plain(&p, path, bytes);
+    unlink(path);
+    if (!open || move_plain(&p, true, false) < 0) st = ZICO_E_IO;
+    if (st >= 0) st = rounds(m, &p, false, n);
+    if (st >= 0) st = rounds(m, &p, true, n);
+    close_plain(&p);
+    return st;
 }
 
 int
@@ -182,18 +226,17 @@ main(int argc, char **argv)
 {
     const char *net = argc > 1 ? argv[1] : "resnet50:classes=10,size=64";
     int64_t     batch = argc > 2 ? atoll(argv[2]) : 8;
-    size_t      n = argc > 3 ? strtoull(argv[3], NULL, 10) : 5;
+    size_t      n = argc > 3 ? strtoull(argv[3], NULL, 10) : 7;
     const char *tmp = getenv("TMPDIR");
     moved       m = {0};
     char        spec[4200];
 
+    if (argc == 4 && (!strcmp(net, "write") || !strcmp(net, "read")))
+        return print_plain(net[0] == 'w', argv[2], strtoull(argv[3], NULL, 10));
+    if (n < 1 || n > MOST) return fputs("1 to 64 rounds\n", stderr), 2;
     snprintf(spec, sizeof spec, "file:%s", tmp && *tmp ? tmp : "/var/tmp");
-    if (argc == 3 && !strcmp(net, "tier"))
-        return print_tier(spec, strtoull(argv[2], NULL, 10));
-    if (n < 1 || n > 64) return fputs("1 to 64 rounds\n", stderr), 2;
     zico_status st = open_moved(net, batch, spec, &m);
-    if (st >= 0) st = rounds(&m, spec, false, n, net);
-    if (st >= 0) st = rounds(&m, spec, true, n, net);
+    if (st >= 0) st = measure(&m, spec + 5, n);
     close_moved(&m);
     if (st < 0) return fprintf(stderr, "%s: %s\n", net, zico_status_text(st)), 1;
     return 0;

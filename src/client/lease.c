@@ -613,6 +613,29 @@ zi_session_lease(zi_session *s, zico_class cls, uint64_t size_bytes, unsigned fl
     return ZICO_OK;
 }
 
+/* Pages that are not there yet would be cleared at the first touch; written to, they are not. */
+zico_status
+zi_session_fill(zi_session *s, const zi_lease *lease, uint64_t at, const void *src,
+                uint64_t n_bytes)
+{
+    const uint64_t r = s->shape.region_bytes;
+    const char    *from = src;
+
+    if (at > lease->size_bytes || n_bytes > lease->size_bytes - at) return ZICO_E_ARG;
+    if (lease->outside) {
+        memcpy((char *)lease->base + at, src, n_bytes);
+        return ZICO_OK;
+    }
+    for (uint64_t done = 0; done < n_bytes;) {
+        uint64_t in = (at + done) % r,
+                 n = n_bytes - done < r - in ? n_bytes - done : r - in;
+        uint32_t region = s->slots[lease->slot + (at + done) / r].region;
+        ZI_TRY(s->ops->pool_write(s->pool, region, in, from + done, n));
+        done += n;
+    }
+    return s->ops->space_populate(s->dev, (char *)lease->base + at, n_bytes);
+}
+
 void
 zi_session_split(zi_session *s, zi_lease *lease, zi_lease **ret_parts)
 {

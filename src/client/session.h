@@ -104,6 +104,11 @@ zico_status zi_session_lease(zi_session *s, zico_class cls, uint64_t size_bytes,
  * class.  At most 2 regions or 3 round trips' worth are outstanding; more is ignored. */
 void zi_session_lease_ahead(zi_session *s, zico_class cls, uint32_t n_regions);
 
+/* Bytes into a lease that was taken BARE, at this place of it: its pages are there afterwards.
+ * Several threads may do so, at different places. */
+zico_status zi_session_fill(zi_session *s, const zi_lease *lease, uint64_t at,
+                            const void *src, uint64_t n_bytes);
+
 /* One lease of n regions becomes n leases of one, which may go back one by one;
  * ret_parts[0] is `lease` itself. */
 void zi_session_split(zi_session *s, zi_lease *lease, zi_lease **ret_parts);

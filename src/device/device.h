@@ -79,6 +79,9 @@ struct zi_device_ops {
     zico_status (*pool_resident)(zi_pool *pool, uint64_t *ret_bytes);
     /* Give the pages of idle regions back. */
     zico_status (*pool_punch)(zi_pool *pool, uint32_t first, uint32_t n);
+    /* Fill part of a region whose pages need not be there: they are not cleared first. */
+    zico_status (*pool_write)(zi_pool *pool, uint32_t region, uint64_t at,
+                              const void *src, uint64_t n_bytes);
 
     /* -- address space ---------------------------------------------------------- */
     zico_status (*space_reserve)(zi_device *dev, uint64_t size_bytes, void **ret_base);

@@ -106,6 +106,7 @@ const zi_device_ops zi_device_host = {
     .pool_close = zi_host_pool_close,
     .pool_resident = zi_host_pool_resident,
     .pool_punch = zi_host_pool_punch,
+    .pool_write = zi_host_pool_write,
     .space_reserve = zi_host_space_reserve,
     .space_release = zi_host_space_release,
     .space_map = zi_host_space_map,

@@ -22,6 +22,8 @@ zico_status zi_host_pool_import(zi_device *dev, int fd, const zi_pool_shape *sha
 void        zi_host_pool_close(zi_pool *pool);
 zico_status zi_host_pool_resident(zi_pool *pool, uint64_t *ret_bytes);
 zico_status zi_host_pool_punch(zi_pool *pool, uint32_t first, uint32_t n);
+zico_status zi_host_pool_write(zi_pool *pool, uint32_t region, uint64_t at,
+                               const void *src, uint64_t n_bytes);
 zico_status zi_host_space_reserve(zi_device *dev, uint64_t size_bytes, void **ret_base);
 void        zi_host_space_release(zi_device *dev, void *base, uint64_t size_bytes);
 zico_status

@@ -62,14 +62,20 @@ exec_get_away(zi_exec *e, zi_tensor_id t, void *ret_plain)
     return st;
 }
 
+static zico_status
+put_back(void *arg, uint64_t from, const void *src, uint64_t n_bytes)
+{
+    const zi_exec *e = arg;
+    return zi_session_fill(e->session, e->fixed, from, src, n_bytes);
+}
+
 zico_status
 zi_exec_resume(zi_exec *e)
 {
     if (!e->away) return ZICO_E_STATE;
     ZI_TRY(exec_fixed_open(e, ZI_LEASE_BARE));
-    zico_status st = e->fixed
-                         ? zi_tier_read_bulk(e->away, 0, e->fixed->base, e->fixed_bytes)
-                         : ZICO_OK;
+    zico_status st =
+        e->fixed ? zi_tier_read_bulk(e->away, 0, e->fixed_bytes, put_back, e) : ZICO_OK;
     if (st < 0) { /* still out: it may be tried again */
         exec_fixed_close(e);
         return st;

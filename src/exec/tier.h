@@ -43,12 +43,15 @@ typedef enum zi_tier_after {
     ZI_TIER_REMOVE, /* the machine gets them: shared memory only                            */
 } zi_tier_after;
 
-/* The same with several requests under way at once (tier_bulk.c); the pages of `dst` need not be
- * there yet.  If writing fails `src` is as it was; ZICO_E_CORRUPT: not even that. */
+/* The same with several requests under way at once (tier_bulk.c).  If writing fails `src` is as
+ * it was; ZICO_E_CORRUPT: not even that. */
 ZICO_NODISCARD zico_status zi_tier_write_bulk(zi_tier *t, uint64_t at, void *src,
                                               uint64_t n_bytes, zi_tier_after after);
-ZICO_NODISCARD zico_status zi_tier_read_bulk(zi_tier *t, uint64_t at, void *dst,
-                                             uint64_t n_bytes);
+/* What was read is handed over in pieces, from several threads, in no order. */
+typedef zico_status zi_tier_put(void *arg, uint64_t from, const void *src,
+                                uint64_t n_bytes);
+ZICO_NODISCARD zico_status zi_tier_read_bulk(zi_tier *t, uint64_t at, uint64_t n_bytes,
+                                             zi_tier_put *put, void *arg);
 const zi_os               *zi_tier_os(const zi_tier *t);
 
 void zi_tier_read_stats(const zi_tier *t, zi_tier_stats *ret_stats);

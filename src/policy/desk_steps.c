@@ -388,6 +388,19 @@ zi_desk_step_end(zi_desk *d, zi_job_id job, uint64_t step_no, const zi_tide *obs
 
 /* -- out and in --------------------------------------------------------------------------- */
 
+/* A person wanted the memory, not another job: the machine gets it. */
+static void
+give_pages_back(zi_desk *d)
+{
+    if (zi_desk_reserve(d) < 0 || zi_ledger_cool(d->ledger, &d->grant) < 0) return;
+    if (d->grant.n_punch)
+        zi_desk_emit(d,
+                     &(zi_effect){.kind = ZI_EFFECT_PUNCH,
+                                  .job = ZI_JOB_NONE,
+                                  .behind = ZI_JOB_NONE},
+                     &d->grant);
+}
+
 void
 zi_desk_suspend(zi_desk *d, zi_job_id job)
 {
@@ -407,6 +420,7 @@ zi_desk_suspend(zi_desk *d, zi_job_id job)
                               .behind = ZI_JOB_NONE,
                               .value = j->paused},
                  NULL);
+    if (j->leaving && j->paused) give_pages_back(d); /* what is idle, while it moves */
     zi_desk_set_state(d, job);
 }
 
@@ -423,19 +437,6 @@ zi_desk_resume(zi_desk *d, zi_job_id job)
         NULL);
     zi_desk_set_state(d, job);
     if (j->asked) zi_desk_post(d, ZI_EVENT_STEP_ASK, job, 0, 0);
-}
-
-/* A person wanted the memory, not another job: the machine gets it. */
-static void
-give_pages_back(zi_desk *d)
-{
-    if (zi_desk_reserve(d) < 0 || zi_ledger_cool(d->ledger, &d->grant) < 0) return;
-    if (d->grant.n_punch)
-        zi_desk_emit(d,
-                     &(zi_effect){.kind = ZI_EFFECT_PUNCH,
-                                  .job = ZI_JOB_NONE,
-                                  .behind = ZI_JOB_NONE},
-                     &d->grant);
 }
 
 zico_status

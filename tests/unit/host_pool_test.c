@@ -58,6 +58,33 @@ machine_is_described(void **state)
     ops->close(dev);
 }
 
+/* What is written to a region is seen where it is mapped, and only its pages are there; a place that
+ * is not inside the region is refused. */
+static void
+region_is_written(void **state)
+{
+    zi_device *dev = open_host();
+    zi_pool   *pool;
+    void      *base;
+    char       text[4096];
+    uint64_t   there;
+
+    (void)state;
+    memset(text, 0x6b, sizeof text);
+    expect_ok(ops->pool_create(dev, &shape, &pool));
+    expect_ok(ops->space_reserve(dev, 8 * shape.region_bytes, &base));
+    expect_ok(ops->space_map(pool, 0, 8, base, ZI_ACCESS_READ));
+    expect_ok(ops->pool_write(pool, 3, 8192, text, sizeof text));
+    expect_ok(ops->pool_resident(pool, &there));
+    assert_int_equal(sizeof text, there);
+    assert_memory_equal(text, (char *)base + 3 * shape.region_bytes + 8192, sizeof text);
+    expect_status(ZICO_E_ARG, ops->pool_write(pool, 8, 0, text, sizeof text));
+    expect_status(ZICO_E_ARG, ops->pool_write(pool, 7, shape.region_bytes - 1, text, 2));
+    ops->space_release(dev, base, 8 * shape.region_bytes);
+    ops->pool_close(pool);
+    ops->close(dev);
+}
+
 /* What one mapping writes, a mapping of the imported descriptor reads. */
 static void
 two_mappings_show_one_memory(void **state)
@@ -265,6 +292,7 @@ main(void)
         cmocka_unit_test(table_has_host),
         cmocka_unit_test(region_size_follows_budget),
         cmocka_unit_test(machine_is_described),
+        cmocka_unit_test(region_is_written),
         cmocka_unit_test(two_mappings_show_one_memory),
         cmocka_unit_test(pool_cannot_be_truncated),
         cmocka_unit_test(import_checks_what_it_gets),

@@ -55,6 +55,33 @@ lease_is_whole_regions(void **state)
     zi_session_close(s);
 }
 
+/* A bare lease is filled in pieces that end anywhere, also where its regions lie apart; outside of
+ * it nothing is written. */
+static void
+bare_lease_is_filled(void **state)
+{
+    zi_session *s = open_local(false);
+    zi_lease   *all, *part[16], *l;
+    char       *src = malloc(6 * MIB);
+
+    (void)state;
+    for (size_t i = 0; i < 6 * MIB; i++) src[i] = (char)(i * 3 + i / 4096);
+    expect_ok(zi_session_lease(s, ZICO_CLASS_STEP, 32 * MIB, 0, 0, &all));
+    zi_session_split(s, all, part);
+    memset(part[1]->base, 7, 2 * MIB);
+    for (int i = 0; i < 6; i += 2) zi_session_give_back(s, part[i], NULL);
+    expect_ok(zi_session_lease(s, ZICO_CLASS_FIXED, 6 * MIB, ZI_LEASE_BARE, 0, &l));
+    assert_true(l->stitched);
+    expect_ok(zi_session_fill(s, l, 0, src, 3 * MIB + 4096));
+    expect_ok(
+        zi_session_fill(s, l, 3 * MIB + 4096, src + 3 * MIB + 4096, 3 * MIB - 4096));
+    assert_memory_equal(src, l->base, 6 * MIB);
+    expect_status(ZICO_E_ARG, zi_session_fill(s, l, 6 * MIB - 1, src, 2));
+    for (size_t i = 0; i < 2 * MIB; i++) assert_int_equal(7, ((char *)part[1]->base)[i]);
+    free(src);
+    zi_session_close(s);
+}
+
 /* A lease that was split goes back region by region. */
 static void
 split_lease_goes_back_in_parts(void **state)
@@ -294,6 +321,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lease_is_whole_regions),
+        cmocka_unit_test(bare_lease_is_filled),
         cmocka_unit_test(split_lease_goes_back_in_parts),
         cmocka_unit_test(return_waits_for_its_fence),
         cmocka_unit_test(close_waits_for_fences),

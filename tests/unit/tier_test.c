@@ -163,6 +163,20 @@ resident(int fd)
     return (uint64_t)st.st_blocks * 512;
 }
 
+static zico_status
+put_there(void *arg, uint64_t from, const void *src, uint64_t n_bytes)
+{
+    memcpy((char *)arg + from, src, n_bytes);
+    return ZICO_OK;
+}
+
+static zico_status
+refuse(void *arg, uint64_t from, const void *src, uint64_t n_bytes)
+{
+    (void)arg, (void)src, (void)n_bytes;
+    return from < BULK / 2 ? ZICO_OK : ZICO_E_STATE;
+}
+
 /* Memory that is let go as it is written is gone, and all of it comes back. */
 static void
 all_at_once(void **state)
@@ -182,9 +196,10 @@ all_at_once(void **state)
         expect_ok(zi_tier_write_bulk(t, 0, p, BULK, (zi_tier_after)after));
         assert_int_equal(after == ZI_TIER_REMOVE ? 0 : BULK, resident(fd));
         memset(p, 0, BULK);
-        expect_ok(zi_tier_read_bulk(t, 0, p, BULK));
+        expect_ok(zi_tier_read_bulk(t, 0, BULK, put_there, p));
         assert_filled(p);
     }
+    expect_status(ZICO_E_STATE, zi_tier_read_bulk(t, 0, BULK, refuse, NULL));
     expect_status(ZICO_E_ARG, zi_tier_write_bulk(t, 4096, p, BULK, ZI_TIER_REMOVE));
     assert_filled(p);
     zi_tier_close(t);
@@ -227,13 +242,52 @@ fails_half_way(void **state)
     t_rmdir(dir);
 }
 
+static long
+no_map(const zi_os *os, void *at, size_t len, int prot, int flags, int fd, uint64_t off,
+       void **ret)
+{
+    (void)os, (void)at, (void)len, (void)prot, (void)flags, (void)fd, (void)off,
+        (void)ret;
+    return -ENOMEM;
+}
+
+/* Without room for a stage it goes out all the same; coming in says that there is no memory, and
+ * works once there is. */
+static void
+without_a_stage(void **state)
+{
+    const char *dir = t_tmpdir();
+    char        spec[4200];
+    int         fd;
+    uint8_t    *p = shared_pages(&fd);
+    zi_os       os = *zi_os_real();
+    zi_tier    *t;
+
+    (void)state;
+    os.map = no_map;
+    snprintf(spec, sizeof spec, "file:%s", dir);
+    expect_ok(zi_tier_open(&os, spec, &t));
+    expect_ok(zi_tier_reserve(t, BULK));
+    fill(p);
+    expect_ok(zi_tier_write_bulk(t, 0, p, BULK, ZI_TIER_REMOVE));
+    assert_int_equal(0, resident(fd));
+    expect_status(ZICO_E_NOMEM, zi_tier_read_bulk(t, 0, BULK, put_there, p));
+    os.map = zi_os_real()->map;
+    expect_ok(zi_tier_read_bulk(t, 0, BULK, put_there, p));
+    assert_filled(p);
+    zi_tier_close(t);
+    munmap(p, BULK);
+    close(fd);
+    t_rmdir(dir);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_come_back), cmocka_unit_test(bad_requests),
         cmocka_unit_test(speeds),          cmocka_unit_test(all_at_once),
-        cmocka_unit_test(fails_half_way),
+        cmocka_unit_test(fails_half_way),  cmocka_unit_test(without_a_stage),
     };
     return t_main(tests);
 }
