@@ -33,6 +33,9 @@ def shared_bytes(pid):
         return next(int(line.split()[1]) << 10 for line in f if line.startswith("RssShmem"))
 
 
+PAUSE = 0.01  # between two looks: who measures must not compute; times are the broker's
+
+
 class Watched:
     def __init__(self, broker):
         self.broker = broker
@@ -45,14 +48,14 @@ class Watched:
         return max((at for w, _, at, _ in self.broker.events() if w == word), default=0.0)
 
     def wait_for(self, word, since):
-        return until(lambda: self.last(word) if self.last(word) > since else None, 60)
+        return until(lambda: self.last(word) if self.last(word) > since else None, 60, PAUSE)
 
 
 def one_round(broker, w, name, pid, folder, n_bytes):
     r = {}
     t = time.monotonic()
     broker.say("pause", name)
-    until(lambda: w.job(3))
+    until(lambda: w.job(3), pause=PAUSE)
     r["boundary"] = time.monotonic() - t
     r["held"] = shared_bytes(pid)
     r["write"], r["write_best"] = plain("write", folder, n_bytes)
@@ -60,7 +63,7 @@ def one_round(broker, w, name, pid, folder, n_bytes):
     broker.say("suspend", name)
     out = w.wait_for("out", t0)
     cold = w.wait_for("cold", out)
-    until(lambda: w.job(5))
+    until(lambda: w.job(5), pause=PAUSE)
     r["out_told"] = time.monotonic() - t0 - (cold - w.last("suspend"))
     r["out"], r["cold"] = out - w.last("suspend"), cold - out
     r["left"], r["left_job"] = broker.status()["kernel_bytes"], shared_bytes(pid)
@@ -69,7 +72,7 @@ def one_round(broker, w, name, pid, folder, n_bytes):
     broker.say("resume", name)
     back = w.wait_for("ask", t1)
     r["in"], r["in_told"] = back - w.last("resume"), w.last("resume") - t1
-    r["first"] = until(lambda: w.last("end") > back and w.last("end") - back, 60)
+    r["first"] = until(lambda: w.last("end") > back and w.last("end") - back, 60, PAUSE)
     return r
 
 
@@ -80,7 +83,7 @@ def suspend(args, results):
                                                "100000", "--eval", "0", "--quiet"])
             try:
                 w = Watched(broker)
-                held = until(lambda: w.job(step=3))["fixed_bytes"]
+                held = until(lambda: w.job(step=3), pause=PAUSE)["fixed_bytes"]
                 print("%s: %d MiB kept" % (args.net, held >> 20))
                 rows = []
                 for i in range(args.rounds + 1):
@@ -89,7 +92,7 @@ def suspend(args, results):
                     results.add(r)
                     rows.append(r)
                     show(r)
-                    until(lambda: w.job(step=3) and w.last("end") > 0)
+                    until(lambda: w.job(step=3) and w.last("end") > 0, pause=PAUSE)
                 show_medians(args.net, rows)
             finally:
                 job.kill()
