@@ -42,7 +42,8 @@ class Broker:
 
     def start(self, folder, name, words, **how):
         env = dict(ENV, ZICO_SOCKET=self.sock, TMPDIR=folder, ZICO_JOB_NAME=name)
-        return subprocess.Popen([ZICO, *words], env=env, cwd=folder, stdout=subprocess.DEVNULL, **how)
+        how.setdefault("stdout", subprocess.DEVNULL)
+        return subprocess.Popen([ZICO, *words], env=env, cwd=folder, **how)
 
     def say(self, verb, job):
         subprocess.run([ZICO, verb, job, "--socket", self.sock], env=ENV, check=True,
