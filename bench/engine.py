@@ -39,6 +39,7 @@ def torch_worker(name):
     import torch
     import torch.nn as nn
     import torch.nn.functional as F
+    from torch_gpt import Block
 
     spec, batch = NETS[name]
     a = spec_args(spec)
@@ -81,27 +82,6 @@ def torch_worker(name):
         def forward(self, x):
             y, _ = self.rnn(self.drop(self.encoder(x)).transpose(0, 1))
             return self.decoder(self.drop(y).transpose(0, 1)).transpose(1, 2)
-
-    class Block(nn.Module):
-        def __init__(self, w, h, seq):
-            super().__init__()
-            self.h = h
-            self.ln1, self.ln2 = nn.LayerNorm(w), nn.LayerNorm(w)
-            self.attn, self.proj = nn.Linear(w, 3 * w), nn.Linear(w, w)
-            self.fc, self.fc2 = nn.Linear(w, 4 * w), nn.Linear(4 * w, w)
-            self.register_buffer("mask", torch.tril(torch.ones(seq, seq)).view(1, 1, seq, seq))
-
-        def forward(self, x):
-            B, T, C = x.shape
-            q, k, v = (t.view(B, T, self.h, C // self.h).transpose(1, 2)
-                       for t in self.attn(self.ln1(x)).split(C, dim=2))
-            s = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(C // self.h))
-            s = F.softmax(s.masked_fill(self.mask[:, :, :T, :T] == 0, float("-inf")), dim=-1)
-            x = x + self.proj((s @ v).transpose(1, 2).contiguous().view(B, T, C))
-            return x + self.fc2(gelu(self.fc(self.ln2(x))))
-
-    def gelu(x):
-        return F.gelu(x, approximate="tanh")
 
     class GPT(nn.Module):
         def __init__(self, vocab, seq, width, layers, heads):

@@ -46,8 +46,7 @@ throughput(zi_study_options opt, int64_t batch, const char *planner, uint64_t bu
     zi_study_row  row;
 
     opt.batch = batch;
-    must(zi_study_open(&opt, &diag, &s),
-         &diag); /* times are guesses, as they were before */
+    must(zi_study_open(&opt, &diag, &s), &diag);
     s.opt.n_steps = MEASURED;
     must(zi_study_ask(&s, zi_planner_find(planner), budget, &diag, &row, NULL), &diag);
     zi_study_close(&s);

@@ -11,7 +11,7 @@ handed on; the U-Net, which is no chain, has each of its double convolutions che
 Plainly is tried in both memory formats; the faster one serves the cut runs, too.  Rows are
 appended to FILE; bench/plan_report sets them beside ours.
 """
-import argparse, ctypes, json, math, os, statistics, subprocess, sys, tempfile, time
+import argparse, ctypes, json, os, statistics, subprocess, sys, tempfile, time
 
 # name: (batch, size of the image or of the text)
 NETS = {"resnet50": (96, 96), "vgg16": (128, 64), "densenet121": (32, 96), "unet": (48, 96),
@@ -26,6 +26,7 @@ def build(name):
     import torch.nn.functional as F
     import torchvision
     from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+    from torch_gpt import Block
 
     batch, size = NETS[name]
 
@@ -87,24 +88,6 @@ def build(name):
                 outs.append(out)
             return torch.cat(outs).permute(1, 2, 0), y.t()
         return run, m
-
-    class Block(nn.Module):
-        def __init__(self, w, h, seq):
-            super().__init__()
-            self.h = h
-            self.ln1, self.ln2 = nn.LayerNorm(w), nn.LayerNorm(w)
-            self.attn, self.proj = nn.Linear(w, 3 * w), nn.Linear(w, w)
-            self.fc, self.fc2 = nn.Linear(w, 4 * w), nn.Linear(4 * w, w)
-            self.register_buffer("mask", torch.tril(torch.ones(seq, seq)).view(1, 1, seq, seq))
-
-        def forward(self, x):
-            B, T, C = x.shape
-            q, k, v = (t.view(B, T, self.h, C // self.h).transpose(1, 2)
-                       for t in self.attn(self.ln1(x)).split(C, dim=2))
-            s = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(C // self.h))
-            s = F.softmax(s.masked_fill(self.mask[:, :, :T, :T] == 0, float("-inf")), dim=-1)
-            x = x + self.proj((s @ v).transpose(1, 2).contiguous().view(B, T, C))
-            return x + self.fc2(F.gelu(self.fc(self.ln2(x)), approximate="tanh"))
 
     def gpt():
         vocab, w = 1000, 256

@@ -5,11 +5,12 @@
  *     plan_numbers --foresee DIR [NET...]    nothing is run: times as remembered
  *
  * Rows are appended to FILE, so that networks can be measured one at a time; bench/plan_report
- * makes tables of it.  Before every step of a plan a step of keep is run (cli/plan_study.h): it is what
- * the plan is compared with and foretold by.  Swaps go to a spill file under $TMPDIR or /var/tmp. */
+ * makes tables of it.  All plans of a network run in turns with each other and with keep
+ * (cli/plan_study.h), which they are compared with and foretold by.  Swaps go to a spill file under $TMPDIR or /var/tmp. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "plan_bench.h"
 #include "cli/plan_study.h"
@@ -24,6 +25,7 @@ typedef struct wishes {
     char       *names[N_BENCH_NETS];
     int         n_names;
     bool        all_cheap; /* also cheap without a budget */
+    unsigned    run;       /* another one each time: turns of two runs are not the same */
 } wishes;
 
 static void
@@ -112,42 +114,70 @@ write_row(const wishes *w, const char *net, unsigned share, const zi_study *s,
         fprintf(stderr, "plan_numbers: cannot write %s\n", w->to);
         exit(1);
     }
-    fprintf(f, "plan %s %u %s %d %llu %llu %llu %llu %llu %u %llu %llu %llu %llu\n", net,
-            share, r->planner, r->fits,
+    fprintf(f, "plan %s %u %s %d %llu %llu %llu %llu %llu %u %llu %llu %llu %llu %u\n",
+            net, share, r->planner, r->fits,
             (unsigned long long)(r->fits ? r->peak_bytes : r->least_bytes),
             (unsigned long long)r->kernel_bytes, (unsigned long long)r->forecast.step_ns,
             (unsigned long long)r->step_ns, (unsigned long long)r->stall_ns,
             r->verdict.n_redo, (unsigned long long)r->verdict.out_bytes,
             (unsigned long long)r->plan_ns, (unsigned long long)s->keep_bytes,
-            (unsigned long long)r->keep_ns);
+            (unsigned long long)r->keep_ns, r->turn ? w->run + r->turn : 0);
     fclose(f);
 }
 
+/* -- one network -------------------------------------------------------------------------------- */
+
+#define ROWS_MAX (PLANNERS_MAX * SHARES_MAX + 1)
+
+typedef struct asked {
+    zi_study_row row[ROWS_MAX];
+    zi_plan     *plan[ROWS_MAX];
+    unsigned     share[ROWS_MAX];
+    size_t       n;
+} asked;
+
 static void
-ask(const wishes *w, const char *net, zi_study *s, const char *planner, unsigned share)
+ask(zi_study *s, const char *planner, unsigned share, asked *a)
 {
     zi_train_diag diag = {0};
-    zi_study_row  row;
     uint64_t      budget = share == 100 ? 0 : s->keep_bytes * share / 100;
-    must(zi_study_ask(s, zi_planner_find(planner), budget, &diag, &row, NULL), &diag);
-    write_row(w, net, share, s, &row);
+    must(zi_study_plan(s, zi_planner_find(planner), budget, &diag, &a->row[a->n],
+                       &a->plan[a->n]),
+         &diag);
+    a->share[a->n++] = share;
 }
 
-/* keep was executed when the study was opened: its row is there, and nothing was foretold. */
+/* keep was executed when the study was opened, and beside the others: nothing was foretold. */
 static void
-tell_keep(const wishes *w, const char *net, zi_study *s)
+tell_keep(const wishes *w, const char *net, const zi_study *s)
 {
-    const unsigned n_steps = s->opt.n_steps;
-    zi_train_diag  diag = {0};
-    zi_study_row   row;
-
-    s->opt.n_steps = 0;
-    must(zi_study_ask(s, zi_planner_find("keep"), 0, &diag, &row, NULL), &diag);
-    s->opt.n_steps = n_steps;
-    row.measured = n_steps > 0;
-    row.step_ns = row.keep_ns;
-    row.forecast.step_ns = 0;
+    zi_study_row row = {.planner = "keep",
+                        .fits = true,
+                        .measured = s->opt.n_steps > 0,
+                        .peak_bytes = s->keep_bytes,
+                        .step_ns = s->keep_ns,
+                        .keep_ns = s->keep_ns};
     write_row(w, net, 100, s, &row);
+}
+
+/* Plan everything with the same costs, then execute all. */
+static void
+ask_everybody(const wishes *w, const char *net, zi_study *s)
+{
+    static asked  a;
+    zi_train_diag diag = {0};
+
+    a.n = 0;
+    tell_keep(w, net, s);
+    if (w->all_cheap) ask(s, "cheap", 100, &a);
+    for (unsigned b = 0; b < w->n_shares; b++)
+        for (unsigned i = 0; i < w->n_planners; i++)
+            ask(s, w->planner[i], w->share[b], &a);
+    if (s->opt.n_steps) must(zi_study_measure(s, a.row, a.plan, a.n, NULL, &diag), &diag);
+    for (size_t i = 0; i < a.n; i++) {
+        write_row(w, net, a.share[i], s, &a.row[i]);
+        zi_plan_free(a.plan[i]);
+    }
 }
 
 static void
@@ -174,14 +204,11 @@ study_net(const wishes *w, const bench_net *net, const char *tier)
            s.cost->out_bytes_per_s / 1e9, s.cost->out_beside,
            s.cost->in_bytes_per_s / 1e9, s.cost->in_beside,
            (double)s.cost->copy_cpu_ns / 1e3);
-    if (w->costs) write_costs(w->costs, net->name, &s);
-    if (!w->costs) {
-        tell_keep(w, net->name, &s);
-        if (w->all_cheap) ask(w, net->name, &s, "cheap", 100);
-        for (unsigned b = 0; b < w->n_shares; b++)
-            for (unsigned i = 0; i < w->n_planners; i++)
-                ask(w, net->name, &s, w->planner[i], w->share[b]);
-    }
+    fflush(stdout);
+    if (w->costs)
+        write_costs(w->costs, net->name, &s);
+    else
+        ask_everybody(w, net->name, &s);
     zi_study_close(&s);
 }
 
@@ -210,7 +237,7 @@ static wishes
 parse(int argc, char **argv)
 {
     static char shares[] = "70,50,30", planners[] = "vdnn,superneurons,monger,capuchin";
-    wishes      w = {.n_steps = 5};
+    wishes      w = {.n_steps = 5, .run = (unsigned)time(NULL)};
 
     for (int i = 1; i < argc; i++) {
         bool more = i + 1 < argc;

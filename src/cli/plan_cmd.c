@@ -1,7 +1,9 @@
 /* plan_cmd.c -- zico plan: memory against step time, for every planner. */
 #include "cli/commands.h"
 
-#include <math.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +16,6 @@
 #include "cli/data_words.h"
 #include "cli/plan_study.h"
 #include "cli/plan_table.h"
-#include "os/os.h"
 
 #define PLANNERS_MAX 16
 
@@ -22,7 +23,7 @@ typedef struct wishes {
     zi_study_options study;
     const char      *budgets, *planner, *out, *svg, *budget;
     bool             measure, show, json, max_batch;
-    uint64_t         batch, threads, steps, begin_ns;
+    uint64_t         batch, threads, steps;
 } wishes;
 
 static int
@@ -134,27 +135,18 @@ keep_plan(const wishes *w, const zi_study *s, zi_plan *plan)
 }
 
 /* Planning and executing take their time: one line that says where it is, and how long it may
- * take. */
+ * take.  left_ns 0: unknown. */
 static void
-show_progress(const wishes *w, const char *what, uint64_t budget, size_t done, size_t all)
+show_progress(const wishes *w, const char *what, size_t at, size_t all, uint64_t left_ns)
 {
-    static const uint64_t second = 1000000000u;
-    const zi_os          *os = zi_os_real();
-    char                  text[ZI_SIZE_TEXT], left[ZI_UNIT_CHARS];
+    char left[ZI_UNIT_CHARS];
 
     if (w->json || !isatty(STDERR_FILENO)) return;
-    const uint64_t so_far = os->now_ns(os) - w->begin_ns;
-    fprintf(stderr, "\r%s: ", w->study.net);
-    if (budget)
-        fprintf(stderr, "%zu of %zu, %s within %s", done + 1, all, what,
-                zi_size_format(budget, text));
-    else
-        fprintf(stderr, "%s", what);
-    if (budget && done > 1 && so_far > 5 * second)
+    fprintf(stderr, "\r%s: %s", w->study.net, what);
+    if (all) fprintf(stderr, ", %zu of %zu", at + 1, all);
+    if (left_ns)
         fprintf(stderr, ", about %s more",
-                zi_unit_format(ZI_UNIT_NS,
-                               (double)so_far / (double)done * (double)(all - done), -1,
-                               left));
+                zi_unit_format(ZI_UNIT_NS, (double)left_ns, -1, left));
     fprintf(stderr, "\x1b[K");
     fflush(stderr);
 }
@@ -167,33 +159,75 @@ end_progress(const wishes *w)
     fflush(stderr);
 }
 
+/* The first Ctrl-C asks for what was found so far; the second one ends the process as usual. */
+static atomic_int stop_asked;
+
+static void
+on_signal(int sig)
+{
+    (void)sig;
+    atomic_store(&stop_asked, 1);
+}
+
+static void
+catch_signals(void)
+{
+    struct sigaction act = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+
+    sigemptyset(&act.sa_mask);
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+}
+
+/* Before every step that is executed. */
+static bool
+go_on(void *user, const zi_study_progress *p)
+{
+    char text[160], size[ZI_SIZE_TEXT], round[32] = "";
+
+    if (p->round) snprintf(round, sizeof round, " (step %u)", p->round);
+    snprintf(text, sizeof text, "%s %s within %s%s",
+             p->round ? "executing" : "making ready", p->row->planner,
+             zi_size_format(p->row->budget_bytes, size), round);
+    show_progress(user, text, p->at, p->n, p->left_ns);
+    return !atomic_load(&stop_asked);
+}
+
+/* What every planner says to every budget; ret_plans: one per row, NULL where none fits. */
+static zico_status
+plan_all(const wishes *w, zi_study *s, const zi_planner_ops **ops, size_t n_ops,
+         zi_plan_answer *a, zi_plan **ret_plans, zi_train_diag *diag)
+{
+    const size_t n = a->n_budgets * n_ops;
+
+    for (size_t i = 0; i < n && !atomic_load(&stop_asked); i++) {
+        zi_study_row row;
+        show_progress(w, "planning", i, n, 0);
+        ZI_TRY(zi_study_plan(s, ops[i % n_ops], a->budget[i / n_ops], diag, &row,
+                             &ret_plans[i]));
+        ZI_TRY(zi_vec_push(&a->rows, row));
+    }
+    return ZICO_OK;
+}
+
 static zico_status
 ask_all(const wishes *w, zi_study *s, const zi_planner_ops **ops, size_t n_ops,
         zi_plan_answer *a, zi_train_diag *diag)
 {
-    zi_plan *last = NULL;
+    zi_plan      **plans = zi_calloc(a->n_budgets * n_ops + 1, sizeof *plans);
+    zi_study_watch watch = {.go_on = go_on, .user = (void *)(uintptr_t)w};
+    zico_status    st = ZICO_E_NOMEM;
+    size_t         last = SIZE_MAX;
 
-    for (size_t b = 0; b < a->n_budgets; b++) {
-        for (size_t i = 0; i < n_ops; i++) {
-            zi_study_row row;
-            zi_plan     *plan = NULL;
-            show_progress(w, ops[i]->name, a->budget[b], b * n_ops + i,
-                          a->n_budgets * n_ops);
-            zico_status st = zi_study_ask(s, ops[i], a->budget[b], diag, &row, &plan);
-            if (st >= 0) st = zi_vec_push(&a->rows, row);
-            if (plan) {
-                zi_plan_free(last);
-                last = plan;
-            }
-            if (st < 0) {
-                zi_plan_free(last);
-                return st;
-            }
-        }
-    }
+    if (plans) st = plan_all(w, s, ops, n_ops, a, plans, diag);
+    if (st >= 0 && s->opt.n_steps)
+        st = zi_study_measure(s, a->rows.at, plans, a->rows.n, &watch, diag);
     end_progress(w);
-    zico_status st = last ? keep_plan(w, s, last) : ZICO_OK;
-    zi_plan_free(last);
+    for (size_t i = 0; plans && i < a->rows.n; i++)
+        if (plans[i]) last = i;
+    if (st >= 0 && last != SIZE_MAX) st = keep_plan(w, s, plans[last]);
+    for (size_t i = 0; plans && i < a->n_budgets * n_ops; i++) zi_plan_free(plans[i]);
+    zi_free(plans);
     return st;
 }
 
@@ -214,6 +248,7 @@ study(const wishes *w, const zi_planner_ops **ops, size_t n_ops)
         zi_study_close(&s);
         return complain("--budgets wants sizes or shares of keep's peak: 100%,80%,600M");
     }
+    catch_signals();
     st = ask_all(w, &s, ops, n_ops, &a, &diag);
     if (st >= 0) st = print_answer(w, &s, &a);
     bool any = false;
@@ -221,6 +256,8 @@ study(const wishes *w, const zi_planner_ops **ops, size_t n_ops)
     zi_vec_free(&a.rows);
     zi_study_close(&s);
     if (st < 0) return complain(*diag.text ? diag.text : zico_status_text(st));
+    if (atomic_load(&stop_asked))
+        return complain("stopped: this is what was found so far");
     return any ? ZI_EXIT_OK : ZI_EXIT_FAILED;
 }
 
@@ -241,7 +278,7 @@ largest_batch(const wishes *w, const zi_planner_ops **ops, size_t n_ops)
     zico_status st = ZICO_OK;
     for (size_t i = 0; i < n_ops && st >= 0; i++) {
         int64_t batch = 0;
-        show_progress(w, ops[i]->name, budget, i, n_ops);
+        show_progress(w, ops[i]->name, i, n_ops, 0);
         st = zi_study_max_batch(&w->study, ops[i], budget, &diag, &batch);
         zi_table_text(t, ops[i]->name);
         zi_table_u64(t, (uint64_t)batch);
@@ -279,7 +316,8 @@ zi_cmd_plan(int argc, char **argv)
         {"tier", ZI_ARG_TEXT, &w.study.tier, "WHERE",
          "for what is moved out: file:DIR, ram or none (a file in $TMPDIR)"},
         {"measure", ZI_ARG_FLAG, &w.measure, NULL, "execute every plan, too"},
-        {"steps", ZI_ARG_U64, &w.steps, "N", "measured steps per plan (5)"},
+        {"steps", ZI_ARG_U64, &w.steps, "N",
+         "measured steps per plan at most; two that agree are enough (5)"},
         {"threads", ZI_ARG_U64, &w.threads, "N", "compute threads (all cores)"},
         {"max-batch", ZI_ARG_FLAG, &w.max_batch, NULL,
          "the largest batch within --budget instead"},
@@ -293,7 +331,8 @@ zi_cmd_plan(int argc, char **argv)
         .about =
             "Shows how little memory one step of NET can do with, and what that costs:\n"
             "for every planner and budget the peak and the step time, foreseen by the\n"
-            "simulator and, with --measure, executed.",
+            "simulator and, with --measure, executed.  Ctrl-C shows what was found so "
+            "far.",
         .arg = arg,
         .n_args = sizeof arg / sizeof arg[0],
         .rest_least = 1,
@@ -307,7 +346,7 @@ zi_cmd_plan(int argc, char **argv)
     w.study.batch = (int64_t)w.batch;
     w.study.n_threads = (unsigned)w.threads;
     w.study.n_steps = w.measure ? (unsigned)w.steps : 0;
+    w.study.settle = true;
     if (!strcmp(w.study.tier, "none")) w.study.tier = NULL;
-    w.begin_ns = zi_os_real()->now_ns(zi_os_real());
     return w.max_batch ? largest_batch(&w, ops, n_ops) : study(&w, ops, n_ops);
 }

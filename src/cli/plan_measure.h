@@ -9,8 +9,4 @@
 ZICO_NODISCARD zico_status zi_study_open_yard(zi_study *s, zi_train_diag *diag);
 void                       zi_study_close_yard(zi_study *s);
 
-/* The plan is executed, keep beside it; fills what is measured.  s->cost follows the machine. */
-ZICO_NODISCARD zico_status zi_study_execute(zi_study *s, const zi_plan *plan,
-                                            zi_train_diag *diag, zi_study_row *row);
-
 #endif /* ZI_CLI_PLAN_MEASURE_H */

@@ -7,11 +7,11 @@
 #include <time.h>
 #include "base/alloc.h"
 #include "base/try.h"
+#include "exec/tier_cost.h"
 #include "os/os.h"
 #include "train/net.h"
 
-#define TIER_PROBE   (64ull << 20)
-#define COPY_LATENCY 50000u /* ns that a copy of no bytes takes */
+#define TIER_PROBE (64ull << 20)
 
 /* -- opening ----------------------------------------------------------------------------------- */
 
@@ -48,24 +48,31 @@ open_tier(zi_study *s, zi_train_diag *diag)
     return ZICO_OK;
 }
 
-/* Copy speeds of the tier; none without one. */
+/* Bytes as they will be, times as guessed. */
 static zico_status
-know_tier(zi_study *s, zi_cost *c, zi_train_diag *diag)
+guess_cost(const zi_study *s, const zi_graph *g, zi_train_diag *diag, zi_cost **ret_cost)
 {
-    zi_tier_speed v = {0};
+    zi_exec_options xo = {.graph = g, .n_threads = s->opt.n_threads, .tier = s->tier};
+    zi_graph_diag   why = {.text = ""};
 
-    if (s->tier) {
-        zico_status st = zi_tier_speeds(s->tier, TIER_PROBE, &v);
-        if (st < 0)
-            return zi_train_fail(diag, st, "--tier %s: %s", s->opt.tier,
-                                 zico_status_text(st));
-    }
-    c->out_bytes_per_s = v.out_bytes_per_s;
-    c->in_bytes_per_s = v.in_bytes_per_s;
-    c->out_beside = v.out_beside;
-    c->in_beside = v.in_beside;
-    c->copy_latency_ns = COPY_LATENCY;
-    if (s->opt.n_threads == 0) c->copy_cpu_ns = v.copy_cpu_ns; /* no core is left over */
+    zico_status st = zi_exec_cost(&xo, &why, ret_cost);
+    if (st < 0) return zi_train_fail(diag, st, "%s: %s", s->opt.net, why.text);
+    if (!s->tier) zi_tier_cost_set(*ret_cost, NULL, s->opt.n_threads);
+    return ZICO_OK;
+}
+
+/* Copy speeds of the tier, as they are now. */
+static zico_status
+know_tier(zi_study *s, zi_train_diag *diag)
+{
+    zi_tier_speed v;
+
+    if (!s->tier) return ZICO_OK;
+    zico_status st = zi_tier_speeds(s->tier, TIER_PROBE, &v);
+    if (st < 0)
+        return zi_train_fail(diag, st, "--tier %s: %s", s->opt.tier,
+                             zico_status_text(st));
+    zi_tier_cost_set(s->cost, &v, s->opt.n_threads);
     return ZICO_OK;
 }
 
@@ -85,38 +92,6 @@ hash_acts(const zi_plan *p)
     return h;
 }
 
-/* What was measured of a plan with the same acts; false: none was. */
-static bool
-recall(const zi_study *s, zi_study_row *row)
-{
-    for (size_t i = 0; i < s->n_executed; i++) {
-        const zi_study_row *r = &s->executed[i];
-        if (r->plan_hash != row->plan_hash) continue;
-        const zi_study_row now = *row;
-        *row = *r;
-        row->planner = now.planner;
-        row->budget_bytes = now.budget_bytes;
-        row->plan_ns = now.plan_ns;
-        row->same = true;
-        return true;
-    }
-    return false;
-}
-
-static zico_status
-execute_once(zi_study *s, const zi_plan *plan, zi_train_diag *diag, zi_study_row *row)
-{
-    row->plan_hash = hash_acts(plan);
-    if (recall(s, row)) return ZICO_OK;
-    ZI_TRY(zi_study_execute(s, plan, diag, row));
-    zi_study_row *more =
-        zi_realloc_array(s->executed, s->n_executed + 1, sizeof *s->executed);
-    if (!more) return ZICO_E_NOMEM;
-    s->executed = more;
-    s->executed[s->n_executed++] = *row;
-    return ZICO_OK;
-}
-
 /* Time that this thread had a core: what planning takes, whatever else goes on. */
 static uint64_t
 own_cpu_ns(void)
@@ -127,8 +102,8 @@ own_cpu_ns(void)
 }
 
 zico_status
-zi_study_ask(zi_study *s, const zi_planner_ops *ops, uint64_t budget_bytes,
-             zi_train_diag *diag, zi_study_row *ret_row, zi_plan **ret_plan)
+zi_study_plan(zi_study *s, const zi_planner_ops *ops, uint64_t budget_bytes,
+              zi_train_diag *diag, zi_study_row *ret_row, zi_plan **ret_plan)
 {
     zi_study_row   row = {.planner = ops->name,
                           .budget_bytes = budget_bytes,
@@ -143,55 +118,69 @@ zi_study_ask(zi_study *s, const zi_planner_ops *ops, uint64_t budget_bytes,
     zico_status st =
         zi_planner_fit(ops, &task, 0, s->align, &plan, &stats, &row.least_bytes);
     row.plan_ns = own_cpu_ns() - begin;
-    if (ret_plan) *ret_plan = NULL;
+    *ret_plan = NULL;
     if (st == ZICO_E_NOPLAN) {
         *ret_row = row;
         return ZICO_OK;
     }
-    if (st < 0)
+    if (st >= 0) st = zi_plan_simulate(plan, s->graph, s->cost, NULL, &row.forecast);
+    if (st >= 0) st = zi_plan_check(plan, s->graph, s->cost, 0, &row.verdict);
+    if (st < 0) {
+        zi_plan_free(plan);
         return zi_train_fail(diag, st, "planner %s: %s", ops->name, zico_status_text(st));
+    }
     row.fits = true;
     row.peak_bytes = stats.peak_slot_bytes;
-    row.planner = ops->name;
-    st = zi_plan_simulate(plan, s->graph, s->cost, NULL, &row.forecast);
-    if (st >= 0) st = zi_plan_check(plan, s->graph, s->cost, 0, &row.verdict);
-    if (st >= 0 && s->opt.n_steps) st = execute_once(s, plan, diag, &row);
+    row.plan_hash = hash_acts(plan);
+    *ret_row = row;
+    *ret_plan = plan;
+    return ZICO_OK;
+}
+
+zico_status
+zi_study_ask(zi_study *s, const zi_planner_ops *ops, uint64_t budget_bytes,
+             zi_train_diag *diag, zi_study_row *ret_row, zi_plan **ret_plan)
+{
+    zi_plan     *plan;
+    zi_study_row row;
+
+    ZI_TRY(zi_study_plan(s, ops, budget_bytes, diag, &row, &plan));
+    zico_status st = ZICO_OK;
+    if (s->opt.n_steps) st = zi_study_measure(s, &row, &plan, 1, NULL, diag);
+    if (st >= 0) *ret_row = row;
     if (st >= 0 && ret_plan)
         *ret_plan = plan;
     else
         zi_plan_free(plan);
-    if (st >= 0) *ret_row = row;
     return st;
+}
+
+/* How large keep is, and how long its step would take. */
+static zico_status
+foresee_keep(zi_study *s, zi_train_diag *diag)
+{
+    zi_study_row row;
+    zi_plan     *plan;
+
+    ZI_TRY(zi_study_plan(s, zi_planner_find("keep"), 0, diag, &row, &plan));
+    zi_plan_free(plan);
+    s->keep_bytes = row.peak_bytes;
+    s->keep_ns = row.forecast.step_ns;
+    return ZICO_OK;
 }
 
 zico_status
 zi_study_open(const zi_study_options *opt, zi_train_diag *diag, zi_study *ret_study)
 {
-    zi_study        s = {.opt = *opt};
-    zi_study_row    row;
-    zi_graph_diag   why = {.text = ""};
-    zi_exec_options xo = {.n_threads = opt->n_threads};
+    zi_study s = {.opt = *opt};
 
     zico_status st = build(opt, opt->batch, diag, &s.graph);
     if (st >= 0) st = open_tier(&s, diag);
     s.align = s.tier ? ZI_TIER_ALIGN : 64;
-    if (st >= 0) {
-        zi_cost *c = NULL;
-        xo.graph = s.graph;
-        xo.tier = s.tier;
-        st = zi_exec_cost(&xo, &why, &c);
-        if (st < 0) zi_train_fail(diag, st, "%s: %s", opt->net, why.text);
-        if (st >= 0) st = know_tier(&s, c, diag);
-        s.cost = c;
-    }
-    s.opt.n_steps = 0; /* how large keep is, first */
-    if (st >= 0) st = zi_study_ask(&s, zi_planner_find("keep"), 0, diag, &row, NULL);
-    s.opt.n_steps = opt->n_steps;
-    if (st >= 0) {
-        s.keep_bytes = row.peak_bytes;
-        s.keep_ns = row.forecast.step_ns;
-        if (s.opt.n_steps) st = zi_study_open_yard(&s, diag);
-    }
+    if (st >= 0) st = guess_cost(&s, s.graph, diag, &s.cost);
+    if (st >= 0) st = know_tier(&s, diag);
+    if (st >= 0) st = foresee_keep(&s, diag);
+    if (st >= 0 && s.opt.n_steps) st = zi_study_open_yard(&s, diag);
     if (st < 0) {
         zi_study_close(&s);
         return st;
@@ -204,7 +193,6 @@ void
 zi_study_close(zi_study *s)
 {
     zi_study_close_yard(s);
-    zi_free(s->executed);
     zi_cost_free(s->cost);
     zi_graph_free(s->graph);
     zi_tier_close(s->tier);
@@ -213,25 +201,20 @@ zi_study_close(zi_study *s)
 
 /* -- the largest batch ------------------------------------------------------------------------------ */
 
+/* With the bytes that a study of that batch would have, and guessed times. */
 static zico_status
-batch_fits(const zi_study_options *opt, const zi_planner_ops *ops, int64_t batch,
+batch_fits(const zi_study *s, const zi_planner_ops *ops, int64_t batch,
            uint64_t budget_bytes, zi_train_diag *diag, bool *ret_fits)
 {
-    zi_graph     *g;
-    zi_cost      *c = NULL;
-    zi_plan      *p = NULL;
-    zi_graph_diag why = {.text = ""};
+    zi_graph *g;
+    zi_cost  *c = NULL;
+    zi_plan  *p = NULL;
 
-    ZI_TRY(build(opt, batch, diag, &g));
-    zi_exec_options xo = {.graph = g, .n_threads = opt->n_threads};
-    zico_status     st = zi_exec_cost(&xo, &why, &c);
+    ZI_TRY(build(&s->opt, batch, diag, &g));
+    zico_status st = guess_cost(s, g, diag, &c);
     if (st >= 0) {
-        if (!opt->tier) c->out_bytes_per_s = c->in_bytes_per_s = 0;
         zi_plan_task task = {.graph = g, .cost = c, .budget_bytes = budget_bytes};
-        st =
-            zi_planner_fit(ops, &task, 0, opt->tier ? ZI_TIER_ALIGN : 64, &p, NULL, NULL);
-    } else {
-        zi_train_fail(diag, st, "%s: %s", opt->net, why.text);
+        st = zi_planner_fit(ops, &task, 0, s->align, &p, NULL, NULL);
     }
     *ret_fits = st >= 0;
     zi_plan_free(p);
@@ -240,15 +223,16 @@ batch_fits(const zi_study_options *opt, const zi_planner_ops *ops, int64_t batch
     return st == ZICO_E_NOPLAN ? ZICO_OK : st;
 }
 
-zico_status
-zi_study_max_batch(const zi_study_options *opt, const zi_planner_ops *ops,
-                   uint64_t budget_bytes, zi_train_diag *diag, int64_t *ret_batch)
+/* Double, then halve the interval. */
+static zico_status
+search_batch(const zi_study *s, const zi_planner_ops *ops, uint64_t budget_bytes,
+             zi_train_diag *diag, int64_t *ret_batch)
 {
     int64_t lo = 0, hi = 1;
     bool    fits = true;
 
     while (fits && hi < (int64_t)1 << 20) { /* lo fits, hi is to be seen */
-        ZI_TRY(batch_fits(opt, ops, hi, budget_bytes, diag, &fits));
+        ZI_TRY(batch_fits(s, ops, hi, budget_bytes, diag, &fits));
         if (fits) {
             lo = hi;
             hi *= 2;
@@ -256,7 +240,7 @@ zi_study_max_batch(const zi_study_options *opt, const zi_planner_ops *ops,
     }
     while (hi - lo > 1 && hi - lo > lo / 32) { /* three per cent is fine enough */
         int64_t mid = lo + (hi - lo) / 2;
-        ZI_TRY(batch_fits(opt, ops, mid, budget_bytes, diag, &fits));
+        ZI_TRY(batch_fits(s, ops, mid, budget_bytes, diag, &fits));
         if (fits)
             lo = mid;
         else
@@ -264,4 +248,17 @@ zi_study_max_batch(const zi_study_options *opt, const zi_planner_ops *ops,
     }
     *ret_batch = lo;
     return ZICO_OK;
+}
+
+zico_status
+zi_study_max_batch(const zi_study_options *opt, const zi_planner_ops *ops,
+                   uint64_t budget_bytes, zi_train_diag *diag, int64_t *ret_batch)
+{
+    zi_study s = {.opt = *opt};
+
+    ZI_TRY(open_tier(&s, diag)); /* its bytes lie as a study's would */
+    s.align = s.tier ? ZI_TIER_ALIGN : 64;
+    zico_status st = search_batch(&s, ops, budget_bytes, diag, ret_batch);
+    zi_tier_close(s.tier);
+    return st;
 }

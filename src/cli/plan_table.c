@@ -104,7 +104,10 @@ add_row(zi_table *t, const zi_study *s, const zi_study_row *r, shown sh)
     zi_table_text(t, r->planner);
     zi_table_u64(t, r->peak_bytes);
     zi_table_u64(t, r->forecast.step_ns);
-    if (sh.measured) zi_table_u64(t, r->step_ns);
+    if (sh.measured && r->measured)
+        zi_table_u64(t, r->step_ns);
+    else if (sh.measured)
+        zi_table_none(t);
     zi_table_f64(t, time_ratio(r));
     if (sh.moved) zi_table_u64(t, r->measured ? r->stall_ns : r->forecast.stall_ns);
     zi_table_u64(t, r->verdict.n_redo);
@@ -215,7 +218,7 @@ time_axis(const curves *c)
             if (c->y[k][i] < lo) lo = c->y[k][i];
             if (c->y[k][i] > hi) hi = c->y[k][i];
         }
-    double more = hi > 1.1 * lo ? 0.05 * (hi - lo) : 0.005 * lo;
+    double more = hi > 1.1 * lo ? 0.05 * (hi - lo) : 0.02 * lo;
     return (zi_axis){.label = "step time",
                      .unit = ZI_UNIT_NS,
                      .fixed = c->n > 0,

@@ -276,40 +276,22 @@ measure_together(zi_tier *t, char *mem, uint64_t n, zi_tier_speed *ret)
     return ZICO_OK;
 }
 
-/* `halves`: 1, what is alone; 2, also both ways at once, each in its half of the tier. */
-static zico_status
-measure(zi_tier *t, uint64_t n_bytes, unsigned halves, zi_tier_speed *ret_speed)
-{
-    const uint64_t n = (n_bytes + ZI_TIER_ALIGN - 1) / ZI_TIER_ALIGN * ZI_TIER_ALIGN;
-    char          *mem = aligned_alloc(ZI_TIER_ALIGN, halves * n);
-    zi_tier_speed  speeds = {0};
-
-    if (!mem) return ZICO_E_NOMEM;
-    memset(mem, 1, halves * n);
-    zico_status st = zi_tier_reserve(t, halves * n);
-    if (st >= 0) st = measure_alone(t, mem, n, &speeds);
-    if (st >= 0 && halves > 1) st = measure_cpu(t, mem, n, &speeds);
-    if (st >= 0 && halves > 1) st = zi_tier_write(t, n, mem + n, n);
-    if (st >= 0 && halves > 1) st = measure_together(t, mem, n, &speeds);
-    free(mem);
-    if (st >= 0) *ret_speed = speeds;
-    return st;
-}
-
+/* Each way has its half of the tier. */
 zico_status
 zi_tier_speeds(zi_tier *t, uint64_t n_bytes, zi_tier_speed *ret_speed)
 {
-    return measure(t, n_bytes, 2, ret_speed);
-}
+    const uint64_t n = (n_bytes + ZI_TIER_ALIGN - 1) / ZI_TIER_ALIGN * ZI_TIER_ALIGN;
+    char          *mem = aligned_alloc(ZI_TIER_ALIGN, 2 * n);
+    zi_tier_speed  speeds = {0};
 
-zico_status
-zi_tier_measure(zi_tier *t, uint64_t n_bytes, double *ret_out_bytes_per_s,
-                double *ret_in_bytes_per_s)
-{
-    zi_tier_speed s;
-
-    ZI_TRY(measure(t, n_bytes, 1, &s));
-    *ret_out_bytes_per_s = s.out_bytes_per_s;
-    *ret_in_bytes_per_s = s.in_bytes_per_s;
-    return ZICO_OK;
+    if (!mem) return ZICO_E_NOMEM;
+    memset(mem, 1, 2 * n);
+    zico_status st = zi_tier_reserve(t, 2 * n);
+    if (st >= 0) st = measure_alone(t, mem, n, &speeds);
+    if (st >= 0) st = measure_cpu(t, mem, n, &speeds);
+    if (st >= 0) st = zi_tier_write(t, n, mem + n, n);
+    if (st >= 0) st = measure_together(t, mem, n, &speeds);
+    free(mem);
+    if (st >= 0) *ret_speed = speeds;
+    return st;
 }

@@ -65,9 +65,4 @@ typedef struct zi_tier_speed {
 /* How fast it is, measured with `n_bytes` each way (some megabytes; twice as many in the tier). */
 ZICO_NODISCARD zico_status zi_tier_speeds(zi_tier *t, uint64_t n_bytes,
                                           zi_tier_speed *ret_speed);
-/* The same, without the company. */
-ZICO_NODISCARD zico_status zi_tier_measure(zi_tier *t, uint64_t n_bytes,
-                                           double *ret_out_bytes_per_s,
-                                           double *ret_in_bytes_per_s);
-
 #endif /* ZI_EXEC_TIER_H */

@@ -2,6 +2,7 @@
 #include "plan/plan.h"
 
 #include <math.h>
+#include <string.h>
 #include "base/alloc.h"
 #include "base/try.h"
 #include "plan/fixed.h"
@@ -93,5 +94,25 @@ zi_cost_guess(const zi_graph *g, zi_cost **ret_cost)
     c->in_bytes_per_s = 3.0e9;
     c->copy_latency_ns = 100000;
     *ret_cost = c;
+    return ZICO_OK;
+}
+
+zico_status
+zi_cost_plain(const zi_graph *g, const zi_cost *c, bool instant, zi_cost **ret_cost)
+{
+    const double at_once = 1e15; /* bytes a second: a nanosecond for a megabyte */
+    zi_cost     *plain;
+
+    ZI_TRY(zi_cost_guess(g, &plain));
+    memcpy(plain->tensor_bytes, c->tensor_bytes, g->n_tensors * sizeof *c->tensor_bytes);
+    memcpy(plain->scratch_bytes, c->scratch_bytes, g->n_nodes * sizeof *c->scratch_bytes);
+    plain->tier_bytes = c->tier_bytes;
+    if (instant) {
+        plain->out_bytes_per_s = plain->in_bytes_per_s = at_once;
+        plain->copy_latency_ns = 0;
+    }
+    if (!(c->out_bytes_per_s > 0 && c->in_bytes_per_s > 0))
+        plain->out_bytes_per_s = plain->in_bytes_per_s = 0;
+    *ret_cost = plain;
     return ZICO_OK;
 }

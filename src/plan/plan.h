@@ -115,6 +115,10 @@ ZICO_NODISCARD zico_status zi_cost_new(const zi_graph *g,
 /* Bytes from the graph, time from a rough model (HEAVY ops by arithmetic, others by bytes):
  * for tests, and for planning before anything was measured. */
 ZICO_NODISCARD zico_status zi_cost_guess(const zi_graph *g, zi_cost **ret_cost);
+/* The bytes of `c`, times as guessed: the same on every machine and in every mood.  If `c` has a tier
+ * there is one with the same room; `instant`: its copies take no time. */
+ZICO_NODISCARD zico_status zi_cost_plain(const zi_graph *g, const zi_cost *c,
+                                         bool instant, zi_cost **ret_cost);
 void                       zi_cost_free(zi_cost *c); /* NULL is fine */
 uint64_t                   zi_cost_fixed_bytes(const zi_graph *g, const zi_cost *c);
 

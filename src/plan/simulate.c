@@ -47,15 +47,18 @@ pass(clocks *k, uint64_t until_ns)
 
 /* -- copies -------------------------------------------------------------------------------- */
 
+/* The copy begins at once; the moment that it takes from computation runs beside it, so that
+ * whoever stands waiting for the copy does not wait for that, too. */
 static zico_status
 begin_copy(clocks *k, queue *q, zi_tensor_id t, const zi_cost *c, double bytes_per_s)
 {
     double ns = (double)((uint64_t)((double)c->tensor_bytes[t] / bytes_per_s * 1e9));
+    copy   x = {t, k->compute_ns, (double)c->copy_latency_ns + ns};
+
     k->done_ns[t] = UINT64_MAX;
     k->busy_ns += c->copy_cpu_ns;
     pass(k, k->compute_ns + c->copy_cpu_ns);
-    return zi_vec_push(&q->all,
-                       (copy){t, k->compute_ns, (double)c->copy_latency_ns + ns});
+    return zi_vec_push(&q->all, x);
 }
 
 /* The copy that the queue is at; NULL: none. */

@@ -385,8 +385,8 @@ over_at(uint64_t from, uint64_t takes, uint64_t other_busy_ns, double beside)
 static zico_status
 begin_out(lowering *l, zi_tensor_id r)
 {
-    l->clock_ns += l->c->copy_cpu_ns;
     if (l->out_ns < l->clock_ns) l->out_ns = l->clock_ns;
+    l->clock_ns += l->c->copy_cpu_ns;
     l->out_ns = over_at(l->out_ns, zi_draft_out_ns(l->d, r), l->in_ns, l->c->out_beside);
     l->gone_ns[r] = l->out_ns;
     l->going[r] = true;
@@ -464,8 +464,8 @@ try_in(lowering *l, uint32_t id, bool must, bool *ret_done)
         *ret_done = false;
         return ZICO_OK;
     }
-    l->clock_ns += l->c->copy_cpu_ns;
     if (l->in_ns < l->clock_ns) l->in_ns = l->clock_ns;
+    l->clock_ns += l->c->copy_cpu_ns;
     l->in_ns = over_at(l->in_ns, zi_draft_in_ns(l->d, r), l->out_ns, l->c->in_beside);
     l->arrive_ns[r] = l->in_ns;
     l->here[r] = l->coming[r] = true;

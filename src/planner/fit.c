@@ -1,6 +1,13 @@
-/* fit.c -- a planner's plan, so tight that its placement fits, too. */
+/* fit.c -- a planner's plan, so tight that its placement fits, too.
+ *
+ * F1  Whether there is a plan must not hang on how fast the machine is at the moment: where none
+ *     is found with the task's times, the same is asked with times that only the graph decides
+ *     (zi_cost_plain), and at last with copies that take no time: they come in at the last moment and
+ *     lie most tightly.  What fits with those fits with all.
+ */
 #include "planner/planners.h"
 
+#include <string.h>
 #include "base/alloc.h"
 #include "base/try.h"
 
@@ -178,6 +185,61 @@ fit_by_rules(const zi_planner_ops *ops, const zi_plan_task *task, uint64_t regio
     return ZICO_E_NOMEM;
 }
 
+/* The planner's own, or by rules; with the task's costs only. */
+static zico_status
+fit_with_costs(const zi_planner_ops *ops, const zi_plan_task *task, uint64_t region_bytes,
+               uint64_t align, zi_plan **ret_plan, zi_place_stats *ret_stats,
+               uint64_t *ret_least)
+{
+    zico_status st =
+        ops == &zi_planner_auto
+            ? fit_fastest(ops, task, region_bytes, align, ret_plan, ret_stats, ret_least)
+            : fit_one(ops, task, region_bytes, align, ret_plan, ret_stats, ret_least);
+
+    if (st == ZICO_E_NOPLAN && ops->by_rules)
+        st = fit_by_rules(ops, task, region_bytes, align, ret_plan, ret_stats, ret_least);
+    return st;
+}
+
+static bool
+same_copies(const zi_cost *a, const zi_cost *b)
+{
+    if (!(a->out_bytes_per_s > 0) && !(b->out_bytes_per_s > 0)) return true; /* none */
+    return a->out_bytes_per_s == b->out_bytes_per_s &&
+           a->in_bytes_per_s == b->in_bytes_per_s && a->out_beside == b->out_beside &&
+           a->in_beside == b->in_beside && a->copy_latency_ns == b->copy_latency_ns &&
+           a->copy_cpu_ns == b->copy_cpu_ns;
+}
+
+static bool
+same_times(const zi_cost *a, const zi_cost *b)
+{
+    return same_copies(a, b) &&
+           !memcmp(a->node_ns, b->node_ns, a->n_nodes * sizeof *a->node_ns);
+}
+
+/* F1 */
+static zico_status
+fit_with_plain_costs(const zi_planner_ops *ops, const zi_plan_task *task, bool instant,
+                     uint64_t region_bytes, uint64_t align, zi_plan **ret_plan,
+                     zi_place_stats *ret_stats, uint64_t *ret_least)
+{
+    zi_plan_task plain = *task;
+    uint64_t     least = UINT64_MAX;
+    zi_cost     *c;
+
+    ZI_TRY(zi_cost_plain(task->graph, task->cost, instant, &c));
+    plain.cost = c;
+    plain.lead_ns = NULL;
+    zico_status st = same_times(task->cost, c) && !task->lead_ns
+                         ? ZICO_E_NOPLAN /* as it was */
+                         : fit_with_costs(ops, &plain, region_bytes, align, ret_plan,
+                                          ret_stats, &least);
+    if (least < *ret_least) *ret_least = least;
+    zi_cost_free(c);
+    return st;
+}
+
 zico_status
 zi_planner_fit(const zi_planner_ops *ops, const zi_plan_task *task, uint64_t region_bytes,
                uint64_t align, zi_plan **ret_plan, zi_place_stats *ret_stats,
@@ -186,13 +248,12 @@ zi_planner_fit(const zi_planner_ops *ops, const zi_plan_task *task, uint64_t reg
     zi_place_stats stats = {0};
     uint64_t       least = UINT64_MAX;
     zico_status    st =
-        ops == &zi_planner_auto
-               ? fit_fastest(ops, task, region_bytes, align, ret_plan, &stats, &least)
-               : fit_one(ops, task, region_bytes, align, ret_plan, &stats, &least);
+        fit_with_costs(ops, task, region_bytes, align, ret_plan, &stats, &least);
 
-    if (st == ZICO_E_NOPLAN && ops->by_rules)
-        st = fit_by_rules(ops, task, region_bytes, align, ret_plan, &stats, &least);
-
+    const int n_plain = task->cost->out_bytes_per_s > 0 ? 2 : 1; /* no copies: once */
+    for (int instant = 0; instant < n_plain && st == ZICO_E_NOPLAN; instant++)
+        st = fit_with_plain_costs(ops, task, instant, region_bytes, align, ret_plan,
+                                  &stats, &least);
     if (st >= 0 && ret_stats) *ret_stats = stats;
     if (st == ZICO_E_NOPLAN && ret_least) *ret_least = least;
     return st;

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/check.h"
@@ -107,17 +108,41 @@ log_ticks(const zi_range *r, unsigned want)
     return t;
 }
 
-zi_ticks
-zi_plot_ticks(const zi_range *r, zi_unit unit, unsigned want)
+static zi_ticks
+even_ticks(const zi_range *r, double step)
 {
     zi_ticks t = {.n = 0};
 
-    zi_assert(r->lo < r->hi && want > 0);
-    if (r->log) return log_ticks(r, want);
-    double step = round_step((r->hi - r->lo) / want, unit);
     for (double i = ceil(r->lo / step - 1e-9); t.n < ZI_PLOT_MAX_TICKS; i++) {
         if (i * step > r->hi + step * 1e-9) break;
         t.at[t.n++] = i * step + 0.0; /* never -0 */
+    }
+    return t;
+}
+
+/* Would two neighbours read the same? */
+static bool
+ticks_repeat(const zi_ticks *t, zi_unit unit)
+{
+    char a[ZI_UNIT_CHARS], b[ZI_UNIT_CHARS];
+
+    for (size_t i = 1; i < t->n; i++)
+        if (!strcmp(zi_unit_format(unit, t->at[i - 1], -1, a),
+                    zi_unit_format(unit, t->at[i], -1, b)))
+            return true;
+    return false;
+}
+
+zi_ticks
+zi_plot_ticks(const zi_range *r, zi_unit unit, unsigned want)
+{
+    zi_assert(r->lo < r->hi && want > 0);
+    if (r->log) return log_ticks(r, want);
+    double   step = round_step((r->hi - r->lo) / want, unit);
+    zi_ticks t = even_ticks(r, step);
+    while (t.n > 1 && ticks_repeat(&t, unit)) {
+        step = round_step(step * 1.5, unit);
+        t = even_ticks(r, step);
     }
     return t;
 }

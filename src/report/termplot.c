@@ -13,6 +13,7 @@
 #include "base/check.h"
 
 #define NOBODY 255
+#define MARKS  5 /* on a line */
 
 static const char letters[] = "*+ox#%@&=~";
 static const char *const shape[] = {"●", "▲", "■", "◆", "○", "△", "□", "◇", "★", "☆"};
@@ -90,14 +91,39 @@ draw_series(canvas *c, const zi_plot *p, const zi_range *rx, const zi_range *ry,
     }
 }
 
+/* Every point of a plot of points. */
 static void
 draw_marks(canvas *c, const zi_plot *p, const zi_range *rx, const zi_range *ry)
 {
-    if (p->kind != ZI_PLOT_SCATTER && p->kind != ZI_PLOT_FRONT) return;
     for (size_t k = 0; k < p->n_series; k++)
         for (size_t i = 0; i < p->series[k].n; i++)
             mark(c, zi_range_place(rx, p->series[k].x[i]),
                  zi_range_place(ry, p->series[k].y[i]), k);
+}
+
+/* A point of each line here and there, no two lines in the same columns: without colours they would
+ * look alike. */
+static void
+draw_some_marks(canvas *c, const zi_plot *p, const zi_range *rx, const zi_range *ry)
+{
+    for (size_t k = 0; k < p->n_series; k++) {
+        const zi_series *s = &p->series[k];
+        double           next = ((double)k + 0.5) / (double)p->n_series / MARKS;
+        for (size_t i = 0; i < s->n; i++) {
+            double x = zi_range_place(rx, s->x[i]), y = zi_range_place(ry, s->y[i]);
+            if (isnan(x) || isnan(y) || x < next) continue;
+            mark(c, x, y, k);
+            while (next <= x) next += 1.0 / MARKS;
+        }
+    }
+}
+
+/* Have series a shape of their own? */
+static bool
+has_shapes(const zi_plot *p, const zi_style *style)
+{
+    if (p->kind == ZI_PLOT_STACKED) return false;
+    return p->kind != ZI_PLOT_LINE || (!style->colour && p->n_series > 1);
 }
 
 /* Whose area covers the middle of each cell, at the highest moment of its column. */
@@ -173,8 +199,8 @@ add_legend(zi_str *out, const zi_plot *p, const zi_style *style, size_t indent)
 {
     static const char *const block[] = {"█", "▓", "▒", "░"};
     bool                     area = p->kind == ZI_PLOT_STACKED;
-    bool   marked = p->kind == ZI_PLOT_SCATTER || p->kind == ZI_PLOT_FRONT;
-    size_t x = indent;
+    bool                     marked = has_shapes(p, style);
+    size_t                   x = indent;
 
     for (size_t k = 0; k < p->n_series + p->has_budget; k++) {
         bool        budget = k == p->n_series;
@@ -296,7 +322,10 @@ zi_plot_text(const zi_plot *p, const zi_style *style, zi_str *out)
         memset(c.owner, NOBODY, (size_t)c.cols * c.rows);
         if (area) draw_stack(&c, &stack, &rx, &ry);
         for (size_t k = 0; !area && k < p->n_series; k++) draw_series(&c, p, &rx, &ry, k);
-        draw_marks(&c, p, &rx, &ry);
+        if (has_shapes(p, style) && p->kind == ZI_PLOT_LINE)
+            draw_some_marks(&c, p, &rx, &ry);
+        else if (has_shapes(p, style))
+            draw_marks(&c, p, &rx, &ry);
         if (p->title) zi_str_fmt(out, "%s\n", p->title);
         if (p->y.label) zi_str_fmt(out, "%s\n", p->y.label);
         add_rows(out, p, &c, &ry, label, indent);

@@ -10,11 +10,11 @@
 #include "base/size.h"
 #include "base/try.h"
 #include "exec/passive.h"
+#include "exec/tier_cost.h"
 #include "planner/capuchin.h"
 #include "planner/planner.h"
 
-#define TIER_SHARE   0.8           /* copies share the memory with computation        */
-#define TIER_PROBE   (32ull << 20) /* bytes that tell how fast a tier is              */
+#define TIER_PROBE   (16ull << 20) /* each way: they tell how fast a tier is          */
 #define TIER_LEAST   (4ull << 20)  /* moved in a step: enough to know its speed       */
 #define PLAIN_ALIGN  64u           /* of tensors that never leave                     */
 #define WARM_STEPS   1u            /* before the measured one                         */
@@ -29,14 +29,14 @@ struct zi_pilot {
     zi_plan              *plan;   /* the one that is followed; NULL: the executor's own */
     zi_plan              *before; /* feedback: the one before it; NULL: none            */
     zi_pilot_info         info, info_before;
-    zi_tier_stats         probed;          /* moved to know its speed */
-    double                out_bps, in_bps; /* as planned with                           */
-    zi_tier_stats         seen;            /* when measuring began                      */
-    uint64_t             *lead_ns;         /* [n_tensors] what feedback has learnt      */
-    uint64_t              n_steps;         /* queued since the plan last changed        */
-    uint64_t              before_ns;       /* a step with the plan before               */
-    uint64_t              limit_bytes;     /* what people allow, as seen last           */
-    bool                  feeding;         /* feedback goes on                       */
+    zi_tier_stats         probed; /* moved to know its speed */
+    zi_tier_speed         speed;  /* as planned with; 0: unknown, nothing is copied     */
+    zi_tier_stats         seen;   /* when measuring, or this plan, began                */
+    uint64_t             *lead_ns;     /* [n_tensors] what feedback has learnt      */
+    uint64_t              n_steps;     /* queued since the plan last changed        */
+    uint64_t              before_ns;   /* a step with the plan before               */
+    uint64_t              limit_bytes; /* what people allow, as seen last           */
+    bool                  feeding;     /* feedback goes on                       */
     uint64_t              short_bytes; /* memory ran short with so much; 0: it did not  */
 };
 
@@ -53,8 +53,7 @@ graph_failed(const zi_graph *g, const zi_graph_diag *why, zico_status st,
 static void
 set_speeds(const zi_pilot *p, zi_cost *c)
 {
-    c->out_bytes_per_s = p->tier ? p->out_bps * TIER_SHARE : 0;
-    c->in_bytes_per_s = p->tier ? p->in_bps * TIER_SHARE : 0;
+    zi_tier_cost_set(c, p->tier ? &p->speed : NULL, p->o.n_threads);
 }
 
 /* Bytes as they will be, times as guessed, the tier's speeds as known. */
@@ -112,12 +111,19 @@ open_tier(zi_pilot *p, zi_train_diag *diag)
     return ZICO_OK;
 }
 
+static void
+tell_speeds(zi_pilot *p)
+{
+    p->info.out_bps = p->speed.out_bytes_per_s;
+    p->info.in_bps = p->speed.in_bytes_per_s;
+}
+
 /* How fast it is.  One that nobody asked for and that has no room is done without. */
 static zico_status
 probe_tier(zi_pilot *p, bool may_close, zi_train_diag *diag)
 {
-    if (!p->tier || p->out_bps > 0) return ZICO_OK;
-    zico_status st = zi_tier_measure(p->tier, TIER_PROBE, &p->out_bps, &p->in_bps);
+    if (!p->tier || p->speed.out_bytes_per_s > 0) return ZICO_OK;
+    zico_status st = zi_tier_speeds(p->tier, TIER_PROBE, &p->speed);
     if (st < 0 && !p->o.tier && may_close) {
         zi_tier_close(p->tier);
         p->tier = NULL;
@@ -129,8 +135,7 @@ probe_tier(zi_pilot *p, bool may_close, zi_train_diag *diag)
                              "file:DIR names another place",
                              p->o.tier ? p->o.tier : "the folder for temporary files",
                              zico_status_text(st));
-    p->info.out_bps = p->out_bps;
-    p->info.in_bps = p->in_bps;
+    tell_speeds(p);
     zi_tier_read_stats(p->tier, &p->probed);
     return ZICO_OK;
 }
@@ -141,21 +146,44 @@ speed(uint64_t bytes, uint64_t ns)
     return (double)bytes * 1e9 / (double)(ns ? ns : 1);
 }
 
-/* What the tier did since `seen`, if that was enough to tell. */
+/* On demand each copy is alone: the speeds are those that were seen. */
 static void
-learn_speeds(zi_pilot *p)
+learn_alone(zi_pilot *p, const zi_tier_stats *moved)
+{
+    if (moved->out_ns) p->speed.out_bytes_per_s = speed(moved->out_bytes, moved->out_ns);
+    if (moved->in_ns) p->speed.in_bytes_per_s = speed(moved->in_bytes, moved->in_ns);
+}
+
+/* A plan's copies have company: speeds with which it would copy for as long as it did. */
+static void
+learn_from_plan(zi_pilot *p, const zi_tier_stats *moved, zi_cost *c)
+{
+    set_speeds(p, c);
+    if (p->n_steps == 0 ||
+        zi_tier_cost_fit(c, p->plan, p->o.graph, moved->out_ns / p->n_steps,
+                         moved->in_ns / p->n_steps) < 0)
+        return;
+    p->speed.out_bytes_per_s = c->out_bytes_per_s;
+    p->speed.in_bytes_per_s = c->in_bytes_per_s;
+}
+
+/* What the tier did since `seen`, if that was enough to tell; node times are in `c`. */
+static void
+learn_speeds(zi_pilot *p, zi_cost *c)
 {
     zi_tier_stats now;
 
     if (!p->tier) return;
     zi_tier_read_stats(p->tier, &now);
-    if (now.out_bytes - p->seen.out_bytes >= TIER_LEAST)
-        p->out_bps =
-            speed(now.out_bytes - p->seen.out_bytes, now.out_ns - p->seen.out_ns);
-    if (now.in_bytes - p->seen.in_bytes >= TIER_LEAST)
-        p->in_bps = speed(now.in_bytes - p->seen.in_bytes, now.in_ns - p->seen.in_ns);
-    p->info.out_bps = p->out_bps;
-    p->info.in_bps = p->in_bps;
+    zi_tier_stats moved = {.out_bytes = now.out_bytes - p->seen.out_bytes,
+                           .in_bytes = now.in_bytes - p->seen.in_bytes};
+    if (moved.out_bytes >= TIER_LEAST) moved.out_ns = now.out_ns - p->seen.out_ns;
+    if (moved.in_bytes >= TIER_LEAST) moved.in_ns = now.in_ns - p->seen.in_ns;
+    if (p->plan)
+        learn_from_plan(p, &moved, c);
+    else
+        learn_alone(p, &moved);
+    tell_speeds(p);
 }
 
 /* -- budgets -------------------------------------------------------------------------------- */
@@ -430,6 +458,7 @@ take_up(zi_pilot *p, zi_exec *e, const char *why)
     zi_graph_diag d = {.text = ""};
     zico_status   st = zi_exec_replan(e, p->plan, p->tier ? p->info.budget_bytes : 0, &d);
 
+    if (st >= 0 && p->tier) zi_tier_read_stats(p->tier, &p->seen);
     if (st >= 0)
         announce(p, e, why);
     else
@@ -441,8 +470,8 @@ take_up(zi_pilot *p, zi_exec *e, const char *why)
 static zico_status
 measured_cost(zi_pilot *p, zi_exec *e, zi_cost **ret_cost)
 {
-    learn_speeds(p);
     ZI_TRY(zi_exec_measured(e, ret_cost));
+    learn_speeds(p, *ret_cost);
     set_speeds(p, *ret_cost);
     return ZICO_OK;
 }
@@ -478,7 +507,7 @@ replan(zi_pilot *p, zi_exec *e, uint64_t budget, const char *why)
 
     p->info.budget_bytes = budget;
     if (zi_exec_drain(e) < 0) return;
-    if (probe_tier(p, false, &ignore) < 0) p->out_bps = p->in_bps = 0; /* no copies */
+    if (probe_tier(p, false, &ignore) < 0) p->speed = (zi_tier_speed){0}; /* no copies */
     if (measured_cost(p, e, &c) < 0) return;
     zi_pilot_phase phase = ZI_PILOT_PLAIN;
     zico_status    st = ask(p, zi_planner_find("keep"), c, NULL);

@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 BUILD = os.environ.get("ZI_BUILD_DIR") or os.path.join(os.path.dirname(__file__), "../../build/dev")
@@ -57,6 +59,30 @@ class PlanTest(unittest.TestCase):
         for r in json.loads(done.stdout):
             self.assertGreater(r["measured_ns"], 0)
             self.assertLessEqual(r["peak_bytes"], r["budget_bytes"])
+
+    def test_interrupted(self):
+        """Ctrl-C while plans are executed: what was found so far is printed, and said to be that."""
+        done = subprocess.Popen([os.path.join(BUILD, "zico"), "plan", "resnet50:size=32", "--batch", "16",
+                                 "--measure", "--steps", "60", "--json"], stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+        try:
+            time.sleep(0.2)
+            while not self.catches(done.pid):
+                self.assertIsNone(done.poll())
+                time.sleep(0.05)
+            done.send_signal(signal.SIGINT)
+            out, err = done.communicate(timeout=100)
+        finally:
+            done.kill()
+        self.assertEqual(1, done.returncode)
+        self.assertIn("so far", err)
+        json.loads(out)
+
+    def catches(self, pid):
+        """Does the process catch SIGINT?"""
+        with open(f"/proc/{pid}/status") as f:
+            caught = next(line.split()[1] for line in f if line.startswith("SigCgt:"))
+        return int(caught, 16) >> (signal.SIGINT - 1) & 1
 
     def test_max_batch(self):
         """In the same memory planners run larger batches than keep."""

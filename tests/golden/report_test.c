@@ -210,6 +210,38 @@ empty_plots(void **state)
     expect_status(ZICO_E_ARG, zi_plot_svg(&p, &out));
 }
 
+/* Labels of an axis around one value, however narrow, are all different. */
+static void
+no_label_twice(void **state)
+{
+    static const double x[1] = {1.5 * GIB}, y[1] = {2.1137e9};
+    zi_series           s = {.name = "one", .x = x, .y = y, .n = 1};
+
+    (void)state;
+    for (double part = 1e-4; part < 0.2; part *= 3) {
+        zi_plot p = {.kind = ZI_PLOT_FRONT,
+                     .series = &s,
+                     .n_series = 1,
+                     .x = {.unit = ZI_UNIT_BYTES},
+                     .y = {.unit = ZI_UNIT_NS,
+                           .fixed = true,
+                           .lo = y[0] * (1 - part),
+                           .hi = y[0] * (1 + part)}};
+        zi_str  out = {0};
+        char    seen[32][64];
+        size_t  n = 0;
+        expect_ok(zi_plot_svg(&p, &out));
+        for (char *at = strstr(zi_str_get(&out), "<text"); at; at = strstr(at, "<text")) {
+            at = strchr(at, '>') + 1;
+            snprintf(seen[n], sizeof seen[n], "%.*s", (int)strcspn(at, "<"), at);
+            for (size_t i = 0; i < n; i++) assert_string_not_equal(seen[i], seen[n]);
+            if (n + 1 < 32) n++;
+        }
+        assert_true(n > 2);
+        zi_str_free(&out);
+    }
+}
+
 /* A million points stay a small file that still shows the one peak. */
 static void
 long_series_keep_their_peaks(void **state)
@@ -328,17 +360,12 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tables),
-        cmocka_unit_test(units),
-        cmocka_unit_test(lines),
-        cmocka_unit_test(stacked),
-        cmocka_unit_test(marks),
-        cmocka_unit_test(empty_plots),
-        cmocka_unit_test(long_series_keep_their_peaks),
-        cmocka_unit_test(traces),
-        cmocka_unit_test(progress_lines),
-        cmocka_unit_test(sparks),
-        cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(tables),         cmocka_unit_test(units),
+        cmocka_unit_test(lines),          cmocka_unit_test(stacked),
+        cmocka_unit_test(marks),          cmocka_unit_test(empty_plots),
+        cmocka_unit_test(no_label_twice), cmocka_unit_test(long_series_keep_their_peaks),
+        cmocka_unit_test(traces),         cmocka_unit_test(progress_lines),
+        cmocka_unit_test(sparks),         cmocka_unit_test(memory_runs_out),
     };
     return t_main(tests);
 }

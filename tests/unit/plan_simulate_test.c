@@ -173,17 +173,37 @@ copies_want_a_core(void **state)
     l.c->copy_cpu_ns = 5;
     add(&l, ZI_ACT_RUN, 0);
     add(&l, ZI_ACT_RUN, 1);
-    add(&l, ZI_ACT_OUT, l.t[0]); /* 205 .. 305 */
+    add(&l, ZI_ACT_OUT, l.t[0]); /* 200 .. 300 */
     add(&l, ZI_ACT_RUN, 2);      /* 205 .. 305 */
     add(&l, ZI_ACT_WAIT, l.t[0]);
     add(&l, ZI_ACT_DROP, l.t[0]);
-    add(&l, ZI_ACT_IN, l.t[0]); /* 310 .. 410 */
+    add(&l, ZI_ACT_IN, l.t[0]); /* 305 .. 405 */
     add(&l, ZI_ACT_RUN, 3);
     add(&l, ZI_ACT_WAIT, l.t[0]);
     zi_forecast f = simulate(&l, NULL);
     assert_int_equal(410, f.step_ns);
     assert_int_equal(410, f.busy_ns);
     assert_int_equal(0, f.stall_ns);
+    end(&l);
+}
+
+/* Computation that stands waiting for a copy does not need the core: no moment is lost. */
+static void
+who_waits_needs_no_core(void **state)
+{
+    (void)state;
+    line l = make_line();
+    l.c->copy_cpu_ns = 5;
+    add(&l, ZI_ACT_RUN, 0);
+    add(&l, ZI_ACT_RUN, 1);
+    add(&l, ZI_ACT_OUT, l.t[0]); /* 200 .. 300 */
+    add(&l, ZI_ACT_WAIT, l.t[0]);
+    add(&l, ZI_ACT_DROP, l.t[0]);
+    add(&l, ZI_ACT_IN, l.t[0]); /* 300 .. 400 */
+    add(&l, ZI_ACT_WAIT, l.t[0]);
+    add(&l, ZI_ACT_RUN, 2);
+    add(&l, ZI_ACT_RUN, 3);
+    assert_int_equal(600, simulate(&l, NULL).step_ns);
     end(&l);
 }
 
@@ -208,6 +228,7 @@ main(void)
         cmocka_unit_test(queues),
         cmocka_unit_test(company),
         cmocka_unit_test(copies_want_a_core),
+        cmocka_unit_test(who_waits_needs_no_core),
         cmocka_unit_test(only_valid_plans),
     };
     return t_main(tests);

@@ -200,6 +200,66 @@ auto_fits_like_the_best(void **state)
     }
 }
 
+/* Machines and moods: copies that cost nothing, or take for ever; nodes that are fast or slow, each
+ * in its own way. */
+#define N_MOODS 5
+
+static zi_cost *
+mood(const zi_graph *g, unsigned which)
+{
+    zi_cost *c;
+    expect_ok(zi_cost_guess(g, &c));
+    if (which == 1) c->out_bytes_per_s = c->in_bytes_per_s = 1e12, c->copy_latency_ns = 0;
+    if (which == 2) c->out_bytes_per_s = 2e7, c->in_bytes_per_s = 5e7;
+    if (which == 3)
+        c->out_beside = 0.2, c->in_beside = 0.8, c->in_bytes_per_s = 1e9,
+        c->copy_cpu_ns = 50000;
+    for (uint32_t i = 0; i < c->n_nodes && which >= 2; i++) {
+        if (which == 2) c->node_ns[i] *= 20;
+        if (which == 3) c->node_ns[i] = 1 + c->node_ns[i] / 20;
+        if (which == 4) c->node_ns[i] = 1 + c->node_ns[i] * (1 + t_rand_below(100)) / 10;
+    }
+    return c;
+}
+
+/* Whether a plan fits is a matter of bytes: what is found with one machine's times is found with
+ * those of every other, by every planner, placed. */
+static void
+fits_whatever_the_speed(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < t_n_nets; i++) {
+        zi_graph *g = t_nets[i].make();
+        zi_cost  *c[N_MOODS];
+        uint64_t  ns;
+        for (unsigned m = 0; m < N_MOODS; m++) c[m] = mood(g, m);
+        const uint64_t peak = keep_peak(g, c[0], &ns);
+        for (unsigned percent = 86; percent >= 30; percent -= 8)
+            for (size_t k = 0; zi_planner_at(k); k++) {
+                bool fits[N_MOODS];
+                for (unsigned m = 0; m < N_MOODS; m++) {
+                    zi_plan_task task = {.graph = g,
+                                         .cost = c[m],
+                                         .budget_bytes = peak * percent / 100};
+                    zi_plan     *p = NULL;
+                    zico_status  st =
+                        zi_planner_fit(zi_planner_at(k), &task, 0, 64, &p, NULL, NULL);
+                    fits[m] = st >= 0;
+                    if (st != ZICO_E_NOPLAN) expect_ok(st);
+                    zi_plan_free(p);
+                }
+                for (unsigned m = 0; m < N_MOODS; m++)
+                    if (fits[m] != fits[0])
+                        fail_msg("%s at %u %%, %s: mood %u %s, guesses %s", g->name,
+                                 percent, zi_planner_at(k)->name, m,
+                                 fits[m] ? "fits" : "does not",
+                                 fits[0] ? "fit" : "do not");
+            }
+        for (unsigned m = 0; m < N_MOODS; m++) zi_cost_free(c[m]);
+        zi_graph_free(g);
+    }
+}
+
 /* Names are unique, files are called like them, auto comes first. */
 static void
 table(void **state)
@@ -220,6 +280,7 @@ main(void)
         cmocka_unit_test(random_graphs),
         cmocka_unit_test(placed_within_budget),
         cmocka_unit_test(auto_fits_like_the_best),
+        cmocka_unit_test(fits_whatever_the_speed),
     };
     return t_main(tests);
 }
