@@ -22,7 +22,6 @@
 #define KEEP_EVERY 3u  /* steps of plans between two of keep */
 #define NEAR       3u  /* steps of keep that one of a plan is compared with */
 #define TURN_MAX   12u /* plans that take turns */
-#define TURN_PART  2   /* of the memory that is free they may take one part in so many */
 #define OPEN_STEPS 2 /* as many steps as making a plan ready is like; for the time left */
 
 /* -- what is fed ------------------------------------------------------------------------------ */
@@ -306,7 +305,7 @@ typedef struct contest {
     size_t                n;
     size_t                begin, end; /* those that take turns now */
     unsigned              turn;       /* counts them, from 1 */
-    unsigned              since_keep; /* steps of plans */
+    unsigned              since_keep; /* steps of plans since its last one */
     uint64_t              begin_ns;
     double                whole_ns; /* as expected in the beginning */
     bool                  stopped;
@@ -387,13 +386,20 @@ has_settled(const contest *k, const runner *r)
     return k->s->opt.settle && r->n >= LEAST_STEPS && agree(ns, r->n);
 }
 
+/* A step of keep, if it is there. */
+static zico_status
+run_beside(contest *k)
+{
+    k->since_keep = 0;
+    return k->s->yard ? add_keep(k->s, k->s->yard, &k->keeps) : ZICO_OK;
+}
+
 static zico_status
 run_once(contest *k, runner *r)
 {
     zi_exec_step_result res;
 
-    if (k->s->yard && k->since_keep % KEEP_EVERY == 0)
-        ZI_TRY(add_keep(k->s, k->s->yard, &k->keeps));
+    if (!k->keeps.n || k->since_keep == KEEP_EVERY) ZI_TRY(run_beside(k));
     k->since_keep++;
     const zi_tier_stats a = tier_now(k->s);
     ZI_TRY(run_step(k->s, r->e, 1 + WARM_STEPS + r->n, &res));
@@ -409,16 +415,15 @@ run_once(contest *k, runner *r)
     return ZICO_OK;
 }
 
-/* As many of those that remain as memory holds beside each other. */
+/* As many of those that remain as two thirds of the free memory hold beside each other. */
 static void
 choose_turn(contest *k)
 {
-    const uint64_t room = free_bytes() / TURN_PART;
+    const uint64_t room = free_bytes() / 3 * 2;
     uint64_t       sum = 0;
 
     k->turn++;
     k->begin = k->end;
-    k->since_keep = 0;
     while (k->end < k->n && k->end - k->begin < TURN_MAX) {
         sum += k->all[k->end].row->peak_bytes;
         if (sum > room && k->end > k->begin) break;
@@ -444,7 +449,7 @@ run_turn(contest *k)
             more |= !r->settled;
         }
     }
-    return k->s->yard && !k->stopped ? add_keep(k->s, k->s->yard, &k->keeps) : ZICO_OK;
+    return k->since_keep && !k->stopped ? run_beside(k) : ZICO_OK;
 }
 
 static void

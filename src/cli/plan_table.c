@@ -226,12 +226,26 @@ time_axis(const curves *c)
                      .hi = hi + more};
 }
 
+/* Where the times come from; all may be one or the other, or some if somebody had enough. */
+static const char *
+origin_of(const zi_plan_answer *a)
+{
+    size_t n_measured = 0, n = 0;
+    for (size_t i = 0; i < a->rows.n; i++) {
+        n += a->rows.at[i].fits;
+        n_measured += a->rows.at[i].fits && a->rows.at[i].measured;
+    }
+    return n_measured == 0  ? "step time foreseen"
+           : n_measured < n ? "step time measured or foreseen"
+                            : "step time measured";
+}
+
 static zi_plot
-plot_of(const zi_study *s, const curves *c)
+plot_of(const zi_study *s, const zi_plan_answer *a, const curves *c)
 {
     return (zi_plot){.kind = ZI_PLOT_FRONT,
                      .title = s->opt.net,
-                     .note = s->opt.n_steps ? "step time measured" : "step time foreseen",
+                     .note = origin_of(a),
                      .x = {.label = "peak memory", .unit = ZI_UNIT_BYTES},
                      .y = time_axis(c),
                      .series = c->series,
@@ -250,7 +264,7 @@ zi_plan_answer_text(const zi_study *s, const zi_plan_answer *a, const zi_style *
         make_curves(a, c);
     }
     if (st >= 0 && a->n_budgets > 1 && c->n > 0) {
-        zi_plot plot = plot_of(s, c);
+        zi_plot plot = plot_of(s, a, c);
         zi_str_add_char(out, '\n');
         st = zi_plot_text(&plot, style, out);
     }
@@ -264,7 +278,7 @@ zi_plan_answer_svg(const zi_study *s, const zi_plan_answer *a, zi_str *out)
     curves *c = zi_calloc(1, sizeof *c);
     if (!c) return ZICO_E_NOMEM;
     make_curves(a, c);
-    zi_plot     plot = plot_of(s, c);
+    zi_plot     plot = plot_of(s, a, c);
     zico_status st = zi_plot_svg(&plot, out);
     zi_free(c);
     return st;
