@@ -310,20 +310,25 @@ learn(zi_desk *d, zi_job_id job, const zi_tide *observed)
     v->repeats = zi_tide_repeats(j->learner) != 0;
 }
 
-/* A step's length alone: any step that was shorter proves it shorter, at once; alone with all
- * cores a longer one counts as well, by an eighth of what it was longer, and an odd one (the
- * machine was busy with something else) no more than if it had been half as long again. */
+/* A step's length alone with all cores: an average over such steps, as the least of them would be
+ * too short by more the more they vary, and shares are reckoned by it.  One that is much shorter
+ * counts at once (first steps are slow), and so does a shorter one beside others, which proves it;
+ * an odd one (the machine was busy with something else) counts no more than if it had been half as
+ * long again. */
 static void
 note_length(zi_desk *d, zi_desk_row *j, zi_job_view *v, uint64_t busy_ns)
 {
     uint64_t wall = d->now_ns - v->began_ns;
     uint64_t net = wall > v->stall_ns ? wall - v->stall_ns : 0, solo = v->solo_step_ns;
+    bool     counts = j->alone && j->all_cores;
 
     v->last_step_ns = wall;
     v->served_ns += busy_ns ? busy_ns : net;
-    if (solo > net) {
+    if (net < (counts ? solo - solo / 10 : solo)) {
         v->solo_step_ns = net;
-    } else if (j->alone && j->all_cores) {
+    } else if (counts && net < solo) {
+        v->solo_step_ns = solo - (solo - net) / 8;
+    } else if (counts) {
         uint64_t more = net - solo < solo / 2 ? net - solo : solo / 2;
         v->solo_step_ns = solo ? solo + more / 8 : net;
     }

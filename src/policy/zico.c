@@ -30,8 +30,8 @@
  *   DOES IT PAY?  Where two tides fit together may be where the jobs hinder each other most (large
  *          feature maps, all of them waiting for the memory bus).  So the work done per time,
  *          in solo time, is measured epoch by epoch (six of the longest steps), for sharing and
- *          for taking turns; whichever did more goes on for 4, 8, ... 32 epochs, then the
- *          other is tried for one.  Sharing that does a tenth more than one job alone
+ *          for taking turns; sharing, if it did 2 % more, else turns go on for 4, 8, ... 32
+ *          epochs, then the other is tried for one.  Sharing that does a tenth more than one job alone
  *          is believed without.  All anew when somebody joins or leaves or the budget changes.
  *   TURNS  are the temporal policy's: most behind first, and a step that ran alone costs its job
  *          the time it took, not what it should have taken.
@@ -60,6 +60,7 @@
 #define ALONE_PART 10u  /* ... this part                                             */
 #define EPOCH      6.0  /* longest steps: how long sharing, or taking turns, is tried  */
 #define SURE_RATE  1.10 /* of sharing: taking turns cannot do more                    */
+#define WORTH      1.02 /* of turns: what sharing must do, since turns are fair to all  */
 #define EPOCHS_MIN 4u   /* what did more goes on for so many before the other is tried */
 #define EPOCHS_MAX 32u  /* ... doubled each time that it is confirmed, at most         */
 #define TRUST_MUX  6u   /* points from which on it takes turns ...                   */
@@ -361,7 +362,7 @@ judge_epoch(trial *t, double rate)
         t->turns = !t->turns; /* a trial of the other way */
         t->n_left = 0;
     } else {
-        go_on_with(t, t->rate[true] >= t->rate[false]);
+        go_on_with(t, t->rate[true] * WORTH >= t->rate[false]);
     }
 }
 
