@@ -125,9 +125,9 @@ uint64_t
 zi_desk_claim(zi_desk *d, zi_job_id job)
 {
     const zi_desk_row *j = &d->row[job];
-    uint64_t           room = zi_desk_room(d, job), need = zi_desk_need(d, j);
 
     if (j->in_step) return j->step_claim_bytes;
+    uint64_t room = zi_desk_room(d, job), need = zi_desk_need(d, j);
     return need == 0 || need > room ? room : need;
 }
 
@@ -243,11 +243,13 @@ sum_up(zi_desk *d)
     d->permanent_bytes = d->need_most_bytes = 0;
     d->n_in_step = 0;
     for (size_t i = 0; i < d->n_jobs; i++) {
-        const zi_job_view *v = &d->job[i];
-        zi_desk_row       *j = &d->row[v->id];
-        uint64_t held = v->fixed_bytes + v->step_bytes, min = v->limits.min_bytes;
-        uint64_t stays = j->in_step ? v->fixed_bytes : held;
-        uint64_t need = zi_desk_hard_need(d, j);
+        zi_job_view *v = &d->job[i];
+        zi_desk_row *j = &d->row[v->id];
+        uint64_t     held = v->fixed_bytes + v->step_bytes, min = v->limits.min_bytes;
+        uint64_t     stays = j->in_step ? v->fixed_bytes : held;
+        uint64_t     need = zi_desk_hard_need(d, j);
+
+        v->need_bytes = need;
 
         j->stays_bytes = stays > min ? stays : min;
         d->permanent_bytes += j->stays_bytes;
@@ -276,10 +278,11 @@ claim_what_came_free(zi_desk *d)
 static void
 claim_no_more_than_there_is(zi_desk *d, zi_job_id job)
 {
-    zi_desk_row  *j = &d->row[job];
-    zi_banker_job mine = zi_desk_banked(d, job, j->step_claim_bytes);
+    zi_desk_row *j = &d->row[job];
 
-    if (d->n_in_step != 1 || !j->in_step || mine.claim_bytes <= mine.step_bytes) return;
+    if (d->n_in_step != 1 || !j->in_step) return;
+    zi_banker_job mine = zi_desk_banked(d, job, j->step_claim_bytes);
+    if (mine.claim_bytes <= mine.step_bytes) return;
     uint64_t rest = mine.claim_bytes - mine.step_bytes;
     if (rest > d->spare_bytes) j->step_claim_bytes -= rest - d->spare_bytes;
 }
@@ -304,7 +307,6 @@ zi_desk_refresh(zi_desk *d)
         claim_no_more_than_there_is(d, d->job[i].id);
         d->job[i].claim_bytes = zi_desk_claim(d, d->job[i].id);
         d->job[i].claim_known = !zi_desk_is_learning(&d->row[d->job[i].id]);
-        d->job[i].need_bytes = zi_desk_hard_need(d, &d->row[d->job[i].id]);
     }
     d->view.budget_bytes = sum.target_bytes;
     d->view.free_bytes = sum.free_bytes;

@@ -485,19 +485,17 @@ zi_desk_return(zi_desk *d, zi_job_id job, const zi_run *runs, size_t n_runs,
                uint64_t now_ns)
 {
     if (!zi_desk_is_live(d, job)) return ZICO_E_ARG;
-    zi_desk_row *j = &d->row[job];
-    zi_job_view *v = zi_desk_view_of(d, job);
-    uint64_t     step, fixed;
+    zi_desk_row         *j = &d->row[job];
+    zi_job_view         *v = zi_desk_view_of(d, job);
+    const zi_ledger_job *l = zi_ledger_job_of(d->ledger, job);
+    uint64_t             step = l->n_step, fixed = l->n_fixed;
 
     d->now_ns = now_ns;
-    zi_desk_refresh(d);
-    step = v->step_bytes;
-    fixed = v->fixed_bytes;
     zico_status st = zi_ledger_return(d->ledger, job, runs, n_runs);
     if (st < 0) return st;
     zi_desk_refresh(d);
-    step -= v->step_bytes;
-    fixed -= v->fixed_bytes;
+    step = (step - l->n_step) * d->view.region_bytes;
+    fixed = (fixed - l->n_fixed) * d->view.region_bytes;
     if (j->in_step && step > 0) {
         v->returned_bytes += step;
         v->last_region_ns = now_ns;

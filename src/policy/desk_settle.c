@@ -119,8 +119,8 @@ dispatch(zi_desk *d)
 static bool
 sink_budget(zi_desk *d)
 {
-    zi_desk_refresh(d);
     if (d->budget_bytes <= d->target_bytes || zi_desk_reserve(d) < 0) return false;
+    zi_desk_refresh(d);
     uint64_t keep = d->budget_bytes - zi_desk_slack(d);
     uint64_t before = d->budget_bytes;
     (void)zi_ledger_set_budget(d->ledger, d->target_bytes, keep, &d->grant);
