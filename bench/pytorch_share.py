@@ -1,14 +1,19 @@
 #!/usr/bin/python3
 """pytorch_share -- unmodified PyTorch scripts under zico against the same scripts without it.
 
-    pytorch_share.py [--parts solo,alone,mix,limit,threads] [--mixes 2,3,4] [--jobs 0,1,2,3]
-                     [--rounds N] [--steps N] [--threads 1,2] [--results FILE] [--report]
+    pytorch_share.py [--parts solo,alone,mix,steady,limit,threads] [--mixes 2,3,4] [--jobs 0,1,2,3]
+                     [--rounds N] [--steps N] [--seconds N] [--threads 1,2] [--cores follow]
+                     [--results FILE] [--report]
 
 solo     step time under the hook over plain: both processes stay up and do a few steps in turn;
          medians over --rounds (9 and more are wanted), page faults and switches beside them
 alone    each script by itself, without zico, with one thread and with all cores
 mix      2, 3 and 4 scripts whose solo peaks add up to 160 % of the budget: all at once without
-         a limit, then under zico (--steady: these scripts repeat to the byte); the kernel's figures beside the broker's; what jobs waited for
+         a limit (a core each), then under zico (--steady: these scripts repeat to the byte), from
+         start to end; the kernel's figures beside the broker's; what jobs waited for
+steady   the same, but for --seconds after everybody's first steps: work done per time, where one
+         second of work is what a script does in a second alone with its best thread count.  One
+         after the other is 1 by this measure
 limit    the same scripts without zico, each under its share of the same budget as ulimit -v:
          who dies
 threads  the mix of two with the default thread counts (all cores each), without and with zico
@@ -29,6 +34,9 @@ import sys
 import tempfile
 import threading
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/e2e"))
+from hooked import anonymous  # noqa: E402
 
 SOURCE = os.path.abspath(os.environ.get("ZI_SOURCE_DIR", os.path.join(os.path.dirname(__file__), "..")))
 BUILD = os.environ.get("ZI_BUILD_DIR", os.path.join(SOURCE, "build/release"))
@@ -109,14 +117,6 @@ class Broker:
         self.process.terminate()
         self.process.wait()
         self.dir.cleanup()
-
-
-def anonymous(pid):
-    try:
-        with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as f:
-            return int(re.search(r"Anonymous:\s+(\d+)", f.read()).group(1)) * 1024
-    except (OSError, AttributeError):
-        return 0
 
 
 class Watch:
@@ -279,7 +279,9 @@ def part_alone(args, results):
             for threads in args.threads:
                 t, ends = run_all([words(job)], [env(threads)])
                 must(ends)
-                results.add(part="alone", job=job.name, threads=threads, seconds=t)
+                times = [float(s) for s in re.findall(r" time (\S+)$", ends[0][1], re.M)]
+                results.add(part="alone", job=job.name, threads=threads, seconds=t,
+                            step=statistics.median(times[2:]))
 
 
 def peaks(results):
@@ -320,14 +322,89 @@ def part_mix(args, results):
             must(ends)
             with Broker(budget) as b:
                 watch = Watch(b)
-                shared, ends = run_all([b.command(words(j), f"fixed:{threads}") for j in mix],
-                                       [env(threads)] * n, watch=watch)
+                follow = args.cores == "follow"
+                shared, ends = run_all([b.command(words(j), args.cores) for j in mix],
+                                       [env(0 if follow else threads)] * n, watch=watch)
                 must(ends)
                 booked = b.status()["peak_bytes"]
             results.add(part="mix", n=n, jobs=[j.name for j in mix], free=free, zico=shared,
                         budget=budget, peaks=sum(peak[j.name] for j in mix), booked=booked,
                         kernel=watch.most, baseline=n * base, looks=watch.looks,
                         waits=dict(watch.waits), ends=[round(e[3], 1) for e in ends])
+            if booked > budget:
+                sys.exit("pytorch_share: over budget")
+
+
+class Clocked:
+    """A script that goes on for ever; when each of its steps ended."""
+
+    def __init__(self, command, environment):
+        self.ends = []
+        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL, text=True)
+        self.reader = threading.Thread(target=self.read)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            if line.startswith("step "):
+                self.ends.append(time.perf_counter())
+
+    def steps(self, begin, end):
+        """Steps done in that time, with the parts of those that lie across its bounds."""
+        total = 0.0
+        for a, b in zip(self.ends, self.ends[1:]):
+            total += max(0.0, min(b, end) - max(a, begin)) / (b - a)
+        return total
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+        self.reader.join()
+
+
+def rates(args, commands, environment, watch=None):
+    """Steps per second of each, all at once, once everybody has done WARM_STEPS."""
+    scripts, begin = [Clocked(c, environment) for c in commands], None
+    try:
+        while True:
+            if watch:
+                watch.look([s.process.pid for s in scripts])
+            time.sleep(0.25)
+            if any(s.process.poll() is not None for s in scripts):
+                sys.exit("pytorch_share: a script ended early")
+            now = time.perf_counter()
+            if begin is None and all(len(s.ends) > WARM_STEPS for s in scripts):
+                begin = now
+                if watch:
+                    watch.waits.clear()
+                    watch.looks = 0
+            # to the last whole step of everybody, so that no part of one is guessed
+            if begin is not None and all(s.ends[-1] >= begin + args.seconds for s in scripts):
+                end = begin + args.seconds
+                return [s.steps(begin, end) / args.seconds for s in scripts]
+    finally:
+        for s in scripts:
+            s.stop()
+
+
+def part_steady(args, results):
+    peak = peaks(results)
+    base, _ = import_only()
+    for _ in range(args.rounds):
+        for n in args.mixes:
+            mix, threads = JOBS[:n], max(1, (os.cpu_count() or 1) // n)
+            budget = budget_of(mix, peak)
+            commands = [words(j, 1 << 20) for j in mix]
+            free = rates(args, commands, env(threads))
+            with Broker(budget) as b:
+                watch = Watch(b)
+                zico = rates(args, [b.command(c, args.cores) for c in commands],
+                             env(0 if args.cores == "follow" else threads), watch)
+                booked = b.status()["peak_bytes"]
+            results.add(part="steady", n=n, jobs=[j.name for j in mix], free=free, zico=zico,
+                        budget=budget, booked=booked, kernel=watch.most, baseline=n * base,
+                        looks=watch.looks, waits=dict(watch.waits), cores=args.cores)
             if booked > budget:
                 sys.exit("pytorch_share: over budget")
 
@@ -427,6 +504,39 @@ def report_mix(results):
         print(f"  {r['n']}: {r['looks']} looks, waits {r['waits']}, ends {r['ends']}")
 
 
+def best_steps(results):
+    """Each job's step alone with its best thread count."""
+    steps = {}
+    for r in results.of("alone"):
+        if "step" in r:
+            steps.setdefault(r["job"], collections.defaultdict(list))[r["threads"]].append(r["step"])
+    return {job: min((statistics.median(t), n) for n, t in by.items()) for job, by in steps.items()}
+
+
+def report_steady(results):
+    rows, solo = results.of("steady"), best_steps(results)
+    if not rows or not all(set(r["jobs"]) <= set(solo) for r in rows):
+        return
+    print("\nsteps alone, best thread count: " + ", ".join(
+        f"{job} {t * 1e3:.0f} ms ({n})" for job, (t, n) in solo.items()))
+    print("\n| scripts | budget | by the book | by the kernel | allowed | one after the other | no limit | zico "
+          "| of the gain | slowest script, zico over its turn |\n" + "| ---: " * 10 + "|")
+    for n in sorted({r["n"] for r in rows}):
+        mine = [r for r in rows if r["n"] == n]
+        last = mine[-1]
+
+        def each(side):
+            return [[rate * solo[job][0] for rate, job in zip(r[side], r["jobs"])] for r in mine]
+        free, zico = (statistics.median(map(sum, each(s))) for s in ("free", "zico"))
+        least = statistics.median(min(r) * n for r in each("zico"))
+        gain = f"{(zico - 1) / (free - 1):.2f}" if free >= 1.05 else f"none to have; {zico / max(1, free):.2f} of the better"
+        print(f"| {n} | {last['budget'] >> 20} MiB | {max(r['booked'] for r in mine) >> 20} MiB | "
+              f"{max(r['kernel'] for r in mine) >> 20} MiB | {(last['budget'] + last['baseline']) >> 20} MiB | 1 | "
+              f"{free:.2f} | {zico:.2f} | {gain} | {least:.2f} |")
+    for r in rows:
+        print(f"  {r['n']}: {r['looks']} looks, waits {r['waits']}, cores {r['cores']}")
+
+
 def report_rest(results):
     for r in results.of("limit"):
         end = "finishes" if r["code"] == 0 else "dies: " + r["why"]
@@ -444,10 +554,12 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     p.add_argument("--rounds", type=int, default=1)
     p.add_argument("--steps", type=int, default=3, help="a turn of the solo part")
+    p.add_argument("--seconds", type=float, default=30, help="of the steady part, each side")
+    p.add_argument("--cores", default="follow", help="of zico's side: follow or fixed:N")
     p.add_argument("--threads", default="1,2")
     p.add_argument("--mixes", default="2,3,4")
     p.add_argument("--jobs", default="0,1,2,3")
-    p.add_argument("--parts", default="solo,alone,mix,limit,threads")
+    p.add_argument("--parts", default="solo,alone,mix,steady,limit,threads")
     p.add_argument("--results", default=os.path.join(SOURCE, "out/pytorch-share.jsonl"))
     p.add_argument("--report", action="store_true")
     args = p.parse_args()
@@ -457,10 +569,11 @@ def main():
     results = Results(os.path.abspath(args.results))
     if not args.report:
         for part in args.parts.split(","):
-            {"solo": part_solo, "alone": part_alone, "mix": part_mix, "limit": part_limit,
-             "threads": part_threads}[part](args, results)
+            {"solo": part_solo, "alone": part_alone, "mix": part_mix, "steady": part_steady,
+             "limit": part_limit, "threads": part_threads}[part](args, results)
     report_solo(results)
     report_mix(results)
+    report_steady(results)
     report_rest(results)
 
 

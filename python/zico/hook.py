@@ -1,6 +1,5 @@
 """The preload library of this process, through ctypes.  Without it every call does nothing."""
 import ctypes
-import os
 
 
 class Stats(ctypes.Structure):
@@ -51,10 +50,6 @@ def train_begin(sizes):
 
 def cores():
     return _lib.zico_hook_cores() if _lib is not None else 0
-
-
-def follows_cores():
-    return _lib is not None and os.environ.get("ZICO_CORES", "follow") == "follow"
 
 
 def stats():

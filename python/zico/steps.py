@@ -1,4 +1,4 @@
-"""Tells the preload library where steps begin and end, and follows its word on threads."""
+"""Tells the preload library where steps begin and end."""
 import functools
 import weakref
 
@@ -13,7 +13,6 @@ class _State:
         self.optimizers = weakref.WeakSet()
         self.waiting = None                  # handle of the hook on the first forward pass
         self.begun = False
-        self.threads = None                  # what we told torch last; 0: the script has its own
 
 
 _state = _State()
@@ -36,24 +35,6 @@ def _first_forward(module, inputs):
     _state.waiting.remove()
     _state.begun = True
     hook.train_begin(_sizes())
-    _follow_cores()
-
-
-def _follow_cores():
-    """Use as many threads as the broker says, unless the script chose a number itself."""
-    if not hook.follows_cores():
-        return
-    want = hook.cores()
-    if want <= 0 or _state.threads == 0:
-        return
-    import torch
-    have = torch.get_num_threads()
-    if _state.threads is not None and have != _state.threads:
-        _state.threads = 0
-        return
-    if have != want:
-        torch.set_num_threads(want)
-    _state.threads = want
 
 
 def _born(optimizer):
@@ -70,7 +51,6 @@ def _stepped(optimizer):
         _state.waiting.remove()
     if len(_state.optimizers) <= 1 or _state.cycle.step(id(optimizer)):
         hook.step()
-        _follow_cores()
 
 
 def _marked(step):

@@ -65,6 +65,10 @@ size_t zi_shim_usable(const void *p);
 
 bool zi_shim_observing(void);
 
+/* Others wait for memory: what a program without steps keeps for its own reuse goes back, and for a
+ * while little is kept.  On the session's thread. */
+void zi_shim_recall(void);
+
 /* -- out and in: the session's callbacks (zi_on_suspend, zi_on_resume), see away.h -------------- */
 zico_status zi_shim_move_out(void *user, uint64_t *ret_out_bytes);
 zico_status zi_shim_move_in(void *user);

@@ -9,9 +9,17 @@
 #include "hook/hook.h"
 
 typedef struct joined {
-    zi_session *session;
-    zi_arena   *arena;
+    zi_session        *session;
+    zi_arena          *arena;
+    zi_session_watcher watcher;
 } joined;
+
+static void
+join_wake(void *user, bool recall)
+{
+    (void)user;
+    if (recall) zi_shim_recall();
+}
 
 static zico_status
 join_charge(void *self, uint64_t size_bytes, uint64_t wait_ns)
@@ -104,7 +112,7 @@ zi_lender_join(const zi_hook_options *opt, zi_lender *ret_lender)
         .claim_bytes = opt->claim_bytes,
         .weight_milli = opt->weight_milli,
         .features = ZI_FEATURE_STEPS | (opt->steady ? ZI_FEATURE_STEADY : 0) |
-                    (opt->no_spill ? 0 : ZI_FEATURE_SUSPEND),
+                    ZI_FEATURE_CORES | (opt->no_spill ? 0 : ZI_FEATURE_SUSPEND),
         .on_suspend = opt->no_spill ? NULL : zi_shim_move_out,
         .on_resume = opt->no_spill ? NULL : zi_shim_move_in,
         .core_mode = opt->core_mode,
@@ -115,6 +123,8 @@ zi_lender_join(const zi_hook_options *opt, zi_lender *ret_lender)
     if (st < 0) goto undo_memory;
     st = zi_arena_new(j->session, &j->arena);
     if (st < 0) goto undo_session;
+    j->watcher.on_wake = join_wake;
+    zi_session_attach(j->session, &j->watcher);
     *ret_lender = (zi_lender){
         .self = j,
         .charge = join_charge,

@@ -15,11 +15,14 @@
 #include "hook/extent.h"
 #include "hook/observe.h"
 #include "hook/predict.h"
+#include "hook/threads.h"
 #include "hook/weigh.h"
 
 #define POOL_ALIGN_MAX ((size_t)2 << 20) /* what an arena promises */
 #define CACHE_BYTES    ((uint64_t)64 << 20)
-#define CACHE_IDLE     2u  /* steps after which a cached extent goes back */
+#define CACHE_IDLE     2u /* steps after which a cached extent goes back */
+#define STRETCH_PEAKS  8u /* without steps: so many peaks of bytes taken count as one */
+#define FRUGAL_NS      5000000000u /* after the broker has asked for idle memory */
 #define WEIGH_TAKES    32u /* large blocks of a step between two looks at the small ones */
 #define ASIDE_MAX      16u /* times that a step gives way, before it is refused memory */
 
@@ -45,9 +48,12 @@ static struct {
     _Atomic(bool)         child;   /* a forked child: passes everything */
     _Atomic(bool)         said;    /* the one line about a refusal was written */
     bool                  atfork;
-    zi_weight             weight;  /* training thread */
-    uint32_t              n_takes; /* of the training thread inside steps */
-    uint32_t              n_aside; /* times in this step; training thread */
+    zi_weight             weight;         /* training thread */
+    uint32_t              n_takes;        /* of the training thread inside steps */
+    _Atomic(uint64_t)     frugal_ns;      /* until then little is kept outside steps */
+    uint64_t   most_bytes, stretch_bytes; /* live at most; taken in this stretch */
+    uint32_t   n_aside;                   /* times in this step; training thread */
+    zi_threads threads;                   /* training thread */
 } shim = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* The guard; its address also names the thread. */
@@ -164,6 +170,9 @@ zi_shim_stop(void)
     memset(&shim.predict, 0, sizeof shim.predict);
     memset(&shim.stats, 0, sizeof shim.stats);
     shim.weight = (zi_weight){0};
+    shim.threads = (zi_threads){0};
+    shim.most_bytes = shim.stretch_bytes = 0;
+    atomic_store(&shim.frugal_ns, 0);
     atomic_store(&shim.join, JOIN_NOT_YET);
     atomic_store(&shim.phase, PHASE_SETUP);
     atomic_store(&shim.trainer, NULL);
@@ -270,6 +279,9 @@ name_extent(void *p, uint32_t key)
 {
     zi_extent *x = zi_extents_find(&shim.extents, p);
     if (!x) return;
+    shim.stretch_bytes += x->size_bytes;
+    if (shim.extents.live_bytes > shim.most_bytes)
+        shim.most_bytes = shim.extents.live_bytes;
     x->key = key;
     x->step = zi_predict_step(&shim.predict);
     shim.stats.n_own_blocks++;
@@ -303,9 +315,26 @@ take_fresh(size_t size, size_t align, uint32_t key, void **ret)
     return ZI_TAKEN_OURS;
 }
 
+/* A program without steps repeats itself, too: what was not used again while several times its
+ * memory was taken is not needed soon. */
+static void
+pass_stretch(void)
+{
+    lock();
+    bool over = atomic_load(&shim.phase) == PHASE_SETUP &&
+                shim.stretch_bytes > STRETCH_PEAKS * (shim.most_bytes + CACHE_BYTES);
+    if (over) {
+        shim.stretch_bytes = 0;
+        zi_extents_age(&shim.extents);
+    }
+    unlock();
+    if (over) trim_cache(CACHE_IDLE);
+}
+
 static zi_taken
 take_private(size_t size, size_t align, bool zero, uint32_t key, void **ret)
 {
+    pass_stretch();
     lock();
     void *p = zi_extents_reuse(&shim.extents, size, align);
     if (p) name_extent(p, key);
@@ -316,13 +345,22 @@ take_private(size_t size, size_t align, bool zero, uint32_t key, void **ret)
     return ZI_TAKEN_OURS;
 }
 
-/* Outside steps a little is kept; inside, everything that comes back until the step has
- * shown whether it is taken again. */
+static bool
+is_frugal(void)
+{
+    uint64_t until = atomic_load_explicit(&shim.frugal_ns, memory_order_relaxed);
+    return until && shim.os->now_ns(shim.os) < until;
+}
+
+/* Inside steps everything that comes back is kept until the step has shown whether it is taken
+ * again; outside, as much as was in use at once; little while others wait for memory. */
 static bool
 worth_keeping(uint64_t bytes)
 {
+    const zi_extents *e = &shim.extents;
     if (atomic_load(&shim.phase) != PHASE_SETUP) return true;
-    return shim.extents.cached_bytes + bytes <= CACHE_BYTES + shim.extents.live_bytes / 4;
+    if (is_frugal()) return e->cached_bytes + bytes <= CACHE_BYTES + e->live_bytes / 4;
+    return e->cached_bytes + e->live_bytes <= CACHE_BYTES + shim.most_bytes;
 }
 
 static bool
@@ -418,6 +456,17 @@ give_pool(void *p)
     return true;
 }
 
+void
+zi_shim_recall(void)
+{
+    if (atomic_load(&shim.child) || atomic_load(&shim.phase) != PHASE_SETUP) return;
+    int was = inside;
+    inside = 1;
+    atomic_store(&shim.frugal_ns, shim.os->now_ns(shim.os) + FRUGAL_NS);
+    trim_cache(0);
+    inside = was;
+}
+
 /* The small blocks, too, count against the budget; nobody waits for them. */
 static void
 weigh(void)
@@ -464,6 +513,14 @@ take_placed(size_t size, size_t align, bool zero, uint32_t key, zi_fate fate, vo
     return take_private(size, align, zero, key, ret);
 }
 
+/* The broker may change its word in the middle of a step, as others begin, end and wait. */
+static void
+follow_cores(void)
+{
+    if (shim.opt.core_mode == ZI_CORES_FOLLOW)
+        zi_threads_use(&shim.threads, (int)shim.lender.cores(shim.lender.self));
+}
+
 static zi_taken
 take_inside(size_t size, size_t align, bool zero, void **ret)
 {
@@ -490,6 +547,7 @@ take_inside(size_t size, size_t align, bool zero, void **ret)
         ++shim.n_takes % WEIGH_TAKES == 0)
         weigh();
     zi_taken taken = take_placed(size, align, zero, key, fate, ret);
+    if (trainer && atomic_load(&shim.phase) == PHASE_IN_STEP) follow_cores();
     if (taken != ZI_TAKEN_OURS && key != ZI_PREDICT_NONE) {
         lock();
         zi_predict_drop(&shim.predict, key, step);
@@ -682,6 +740,14 @@ count_surprises(void)
     return n;
 }
 
+/* This thread marks steps: training has begun. */
+static void
+begin_training(void)
+{
+    if (atomic_load(&shim.trainer) == NULL) zi_threads_find(&shim.threads);
+    atomic_store(&shim.trainer, &inside);
+}
+
 static void
 end_of_step(void)
 {
@@ -693,8 +759,8 @@ end_of_step(void)
     zi_predict_end(&shim.predict);
     zi_extents_age(&shim.extents);
     unlock();
+    begin_training();
     atomic_store(&shim.phase, PHASE_ARMED);
-    atomic_store(&shim.trainer, &inside);
     if (atomic_load(&shim.join) != JOIN_DONE) return;
     trim_cache(CACHE_IDLE);
     weigh();
@@ -723,8 +789,8 @@ zi_shim_train_begin(const uint64_t *sizes, size_t n)
         if (sizes[i] >= shim.opt.min_bytes) zi_predict_hint(&shim.predict, sizes[i]);
     zi_predict_end(&shim.predict);
     unlock();
+    begin_training();
     atomic_store(&shim.phase, PHASE_ARMED);
-    atomic_store(&shim.trainer, &inside);
     if (atomic_load(&shim.join) == JOIN_DONE) {
         trim_cache(0);
         weigh();

@@ -86,6 +86,7 @@ fill_view(zi_desk *d, zi_job_id job, const zi_job_spec *spec)
                                                                         : spec->cores,
         .can_suspend = (spec->features & ZI_FEATURE_SUSPEND) != 0,
         .native = (spec->features & ZI_FEATURE_NATIVE) != 0,
+        .told_in_step = (spec->features & (ZI_FEATURE_NATIVE | ZI_FEATURE_CORES)) != 0,
         .steady = (spec->features & (ZI_FEATURE_NATIVE | ZI_FEATURE_STEADY)) != 0,
         .has_steps = (spec->features & ZI_FEATURE_STEPS) != 0,
     };

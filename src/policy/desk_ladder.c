@@ -104,6 +104,46 @@ recall(zi_desk *d, zi_job_id for_job)
     return any;
 }
 
+#define RECALL_AGAIN_NS 2000000000u
+
+/* Does somebody wait for bytes? */
+static bool
+bytes_are_wanted(zi_desk *d)
+{
+    zi_job_id behind;
+
+    if (zi_ledger_n_requests(d->ledger) > 0) return true;
+    for (size_t i = 0; i < d->n_jobs; i++) {
+        if (d->job[i].state != ZI_JOB_ASKING) continue;
+        zi_reason why = zi_desk_may_go(d, d->job[i].id, &behind);
+        if (why == ZI_REASON_ADMISSION || why == ZI_REASON_UNSAFE ||
+            why == ZI_REASON_MEMORY)
+            return true;
+    }
+    return false;
+}
+
+/* A command that trains nothing keeps freed memory for its own reuse, charged.  When others want
+ * bytes it is asked for that, now and then. */
+static void
+recall_kept(zi_desk *d)
+{
+    for (size_t i = 0; i < d->n_jobs; i++) {
+        const zi_job_view *v = &d->job[i];
+        zi_desk_row       *j = &d->row[v->id];
+        if (v->native || v->asked_ns || v->fixed_bytes == 0) continue;
+        if (j->recalled_ns && d->now_ns < j->recalled_ns + RECALL_AGAIN_NS) continue;
+        if (!bytes_are_wanted(d) || zi_desk_reserve(d) < 0) return;
+        j->recalled_ns = d->now_ns;
+        zi_desk_emit(d,
+                     &(zi_effect){.kind = ZI_EFFECT_RECALL,
+                                  .job = v->id,
+                                  .behind = ZI_JOB_NONE,
+                                  .value = 1},
+                     NULL);
+    }
+}
+
 static bool
 suspend_one(zi_desk *d, zi_job_id for_job)
 {
@@ -233,6 +273,7 @@ bool
 zi_desk_climb(zi_desk *d)
 {
     if (d->hold) return false;
+    recall_kept(d);
     if (climb_for_stuck(d)) return true;
     const zi_request *req = youngest(d, false);
     if (!req || somebody_is_able(d))

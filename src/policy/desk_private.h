@@ -53,6 +53,7 @@ typedef struct zi_desk_row {
     bool     alone;       /* nobody else was inside a step since this one began */
     bool     all_cores;   /* ... and it had all of them */
     uint32_t n_ahead;     /* regions taken ahead, not recalled */
+    uint64_t recalled_ns; /* when it was last asked for what it keeps and does not use */
     bool     sunk;        /* its claim is lower than when the step began */
     uint32_t sink_parts;  /* room left above a sunk claim, in SINK_PARTS of the peak */
     uint64_t sink_good;   /* steps in a row that kept to it */

@@ -34,7 +34,8 @@ set_cores(zi_desk *d, zi_job_view *v, uint64_t cores)
     if (cores > d->n_cores) cores = d->n_cores;
     if (v->cores == cores) return;
     if (d->row[v->id].in_step) {
-        if (!v->native || zi_desk_reserve(d) < 0) return; /* told with its next GO */
+        if (!v->told_in_step || zi_desk_reserve(d) < 0)
+            return; /* told with its next GO */
         zi_desk_emit(d,
                      &(zi_effect){.kind = ZI_EFFECT_CORES,
                                   .job = v->id,

@@ -24,7 +24,7 @@ zi_policy_somebody_runs(const zi_view *v)
 static bool
 can_be_told(const zi_job_view *j)
 {
-    return j->native && j->core_mode == ZI_CORES_FOLLOW;
+    return j->told_in_step && j->core_mode == ZI_CORES_FOLLOW;
 }
 
 uint32_t
@@ -76,8 +76,7 @@ zi_policy_divide_cores(const zi_view *v, size_t starter, size_t n_soon, zi_out *
     for (size_t i = 0; i < v->n_jobs && n_open > 0; i++) {
         if (!is_open(v, i, starter)) continue;
         uint32_t mine = (left + n_open - 1) / n_open;
-        if (!v->job[i]
-                 .native) { /* a command that begins leaves one for each that comes */
+        if (!can_be_told(&v->job[i])) { /* leaves one for each that comes */
             uint32_t soon = n_soon < v->n_cores ? (uint32_t)n_soon : v->n_cores;
             mine = left / (n_open + soon);
         }

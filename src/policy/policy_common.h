@@ -9,15 +9,15 @@ bool zi_policy_somebody_runs(const zi_view *v);
 /* -- cores (blueprint: compute threads that run never exceed the cores) ------------------ */
 
 /* Cores that a job takes at the very least while it runs: of a job that follows, one if it
- * can be told in mid-step (native), else what it was told last. */
+ * can be told in mid-step, else what it was told last. */
 uint32_t zi_policy_cores_bound(const zi_job_view *j);
 
 /* Is there a core for one more job to start now? */
 bool zi_policy_core_free(const zi_view *v, size_t starter);
 
 /* (A job that is stalled computes nothing; its cores serve the others meanwhile.)
- * Tells running native jobs, and `starter` (SIZE_MAX: nobody begins), how many cores each has
- * when they run together.  `n_soon`: jobs that will want to begin while the starter runs; a
+ * Tells running jobs that can be told, and `starter` (SIZE_MAX: nobody begins), how many cores
+ * each has when they run together.  `n_soon`: jobs that will want to begin while the starter runs; a
  * starter that cannot be told in mid-step leaves a core for each of them. */
 void zi_policy_divide_cores(const zi_view *v, size_t starter, size_t n_soon, zi_out *out);
 

@@ -576,7 +576,7 @@ count_soon(const choice *c, size_t starter)
     size_t   n = 0;
     uint64_t half = (uint64_t)solo_ns(&c->v->job[starter]) / 2;
 
-    if (c->v->job[starter].native) return 0;
+    if (c->v->job[starter].told_in_step) return 0;
     for (size_t i = 0; i < c->v->n_jobs && n + 1 < c->v->n_cores; i++)
         if (i != starter && c->v->job[i].state != ZI_JOB_RUNNING && is_victim(c, i) &&
             delay_from(c, i, starter, 0) <= half)

@@ -29,13 +29,15 @@
 #define ZI_WIRE_ASKS_MAX    16u /* LEASEs and CHARGEs of a job without an answer yet */
 
 #define ZI_FEATURE_SUSPEND (1ull << 0) /* can move everything out at a step boundary */
-#define ZI_FEATURE_NATIVE  (1ull << 1) /* follows CORES at operator boundaries       */
+#define ZI_FEATURE_NATIVE  (1ull << 1) /* runs a plan of ours; follows CORES           */
 #define ZI_FEATURE_STEPS   (1ull << 2) /* marks its steps                            */
 #define ZI_FEATURE_GUARD   (1ull << 3) /* in WELCOME: map regions not held PROT_NONE */
 #define ZI_FEATURE_STEADY                                                                \
     (1ull << 4) /* its steps repeat to the byte: its tide is a plan */
+#define ZI_FEATURE_CORES (1ull << 5) /* a command that follows CORES within a step */
 #define ZI_FEATURES_ALL                                                                  \
-    (ZI_FEATURE_SUSPEND | ZI_FEATURE_NATIVE | ZI_FEATURE_STEPS | ZI_FEATURE_STEADY)
+    (ZI_FEATURE_SUSPEND | ZI_FEATURE_NATIVE | ZI_FEATURE_STEPS | ZI_FEATURE_STEADY |     \
+     ZI_FEATURE_CORES)
 
 typedef enum zi_core_mode { ZI_CORES_FOLLOW, ZI_CORES_FIXED, ZI_CORES_OWN } zi_core_mode;
 typedef enum zi_limit_outcome {

@@ -4,13 +4,12 @@ timeout: 300
 """
 import json
 import os
-import re
 import subprocess
 import time
 import unittest
 
 import hooked
-from hooked import EXAMPLES, MIB, PYTHON, Broker, clean_env, losses, run
+from hooked import EXAMPLES, MIB, PYTHON, Broker, anonymous, clean_env, losses, run
 
 try:
     import torch  # noqa: F401
@@ -48,15 +47,6 @@ def until(broker, process, seen):
                 return job
         time.sleep(0.1)
     return None
-
-
-def anonymous(pid):
-    """Private pages of a process, by the kernel's count."""
-    try:
-        with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as f:
-            return int(re.search(r"Anonymous:\s+(\d+)", f.read()).group(1)) * 1024
-    except (OSError, AttributeError):
-        return 0
 
 
 def baseline():

@@ -1030,6 +1030,43 @@ commands_grow_alone(void **state)
     close_office(&o);
 }
 
+static zi_job_id
+command(office *o, uint64_t features)
+{
+    zi_job_spec spec = {.features = ZI_FEATURE_STEPS | features, .claim_bytes = 2 * R};
+    zi_job_id   job;
+    expect_ok(zi_desk_join(o->d, &spec, o->now, &job));
+    return job;
+}
+
+/* A command that follows CORES has all of them alone, and hears of it in the middle of its step when
+ * another begins and ends; one that does not is told with its next step. */
+static void
+commands_follow_cores(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "spatial", 40);
+    zi_job_id a = command(&o, ZI_FEATURE_CORES), b = command(&o, ZI_FEATURE_CORES);
+    assert_true(begin(&o, a, 0));
+    assert_int_equal(2, o.last[a][ZI_EFFECT_GO].e.value);
+    assert_true(begin(&o, b, 0));
+    assert_int_equal(1, heard(&o, a, ZI_EFFECT_CORES).e.value);
+    assert_int_equal(1, o.last[b][ZI_EFFECT_GO].e.value);
+    end(&o, b, 0);
+    assert_int_equal(2, heard(&o, a, ZI_EFFECT_CORES).e.value);
+    end(&o, a, 0);
+    close_office(&o);
+
+    open_office(&o, "spatial", 40);
+    a = command(&o, 0);
+    assert_true(begin(&o, a, 0));
+    assert_false(begin(&o, command(&o, 0), 0)); /* it has both */
+    assert_false(heard(&o, a, ZI_EFFECT_CORES).any);
+    close_office(&o);
+}
+
 int
 main(void)
 {
@@ -1067,6 +1104,7 @@ main(void)
         cmocka_unit_test(spatial_admits_by_peak),
         cmocka_unit_test(policies_by_name),
         cmocka_unit_test(commands_grow_alone),
+        cmocka_unit_test(commands_follow_cores),
     };
     return t_main(tests);
 }

@@ -192,17 +192,49 @@ private_first(void **state)
     zi_hook_free(p);
 }
 
-/* More than the cache may hold is unmapped and uncharged at once. */
 static void
-cache_is_small(void **state)
+take_and_free(void)
 {
     void *p[4];
 
-    (void)state;
     for (int i = 0; i < 4; i++) p[i] = zi_hook_malloc(40 * MIB);
     assert_int_equal(160 * MIB, fake.charged);
     for (int i = 0; i < 4; i++) zi_hook_free(p[i]);
-    assert_true(fake.charged <= 80 * MIB);
+}
+
+/* A program without steps keeps what it has used at once for its next round; when others wait for
+ * memory all of it goes, and for a while little is kept. */
+static void
+keeps_until_others_wait(void **state)
+{
+    (void)state;
+    take_and_free();
+    take_and_free();
+    assert_int_equal(160 * MIB, fake.charged);
+    zi_shim_recall();
+    assert_int_equal(0, fake.charged);
+    take_and_free();
+    assert_true(fake.charged > 0 && fake.charged <= 80 * MIB);
+}
+
+/* ... and never more than it has used at once and a little, whatever sizes it asks for. */
+static void
+keeps_no_more_than_it_used(void **state)
+{
+    (void)state;
+    for (size_t size = 10; size < 60; size += 10)
+        zi_hook_free(zi_hook_malloc(size * MIB));
+    assert_true(fake.charged <= (64 + 50) * MIB);
+}
+
+/* ... and not for ever: what is not used again while much else is taken goes back. */
+static void
+kept_in_vain(void **state)
+{
+    (void)state;
+    zi_hook_free(zi_hook_malloc(40 * MIB));
+    for (int i = 0; i < 200; i++) zi_hook_free(zi_hook_malloc(10 * MIB));
+    assert_int_equal(10 * MIB, fake.charged);
 }
 
 /* calloc gives zeroes, also from a block that was used before, and refuses what overflows. */
@@ -601,7 +633,9 @@ main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(private_first),
-        T(cache_is_small),
+        T(keeps_until_others_wait),
+        T(keeps_no_more_than_it_used),
+        T(kept_in_vain),
         T(calloc_is_zero),
         T(alignments),
         T(realloc_ways),

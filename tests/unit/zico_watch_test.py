@@ -26,7 +26,6 @@ class Watch(unittest.TestCase):
         self.ends = 0
         patches = [mock.patch.object(hook, "present", lambda: True),
                    mock.patch.object(hook, "step", self.count),
-                   mock.patch.object(hook, "follows_cores", lambda: False),
                    mock.patch.object(steps, "_born", steps._state.optimizers.add)]
         for p in patches:
             p.start()

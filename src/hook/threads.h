@@ -1,0 +1,31 @@
+/* hook/threads.h -- how many threads the libraries of this program compute with.
+ *
+ * PyTorch computes with OpenMP's threads, its matrix products with those of a BLAS, and its own
+ * set_num_threads reaches only the first.  Both have a function to choose the number,
+ * which counts from their next parallel piece on: so a step can be told in its middle.
+ */
+#ifndef ZI_HOOK_THREADS_H
+#define ZI_HOOK_THREADS_H
+
+#include <stdbool.h>
+
+#define ZI_THREADS_MAX 8u /* libraries that have a number to set */
+
+typedef struct zi_threads {
+    void (*set[ZI_THREADS_MAX])(int);
+    unsigned n_set;
+    int (*count)(void);  /* OpenMP's number, of the calling thread; NULL: no OpenMP */
+    int (*inside)(void); /* is it in a parallel piece?                              */
+    int  told;           /* what we have set last; 0: nothing yet                   */
+    bool own;            /* the program has chosen a number itself                  */
+} zi_threads;
+
+/* Look for the libraries among those that are loaded.  Takes the loader's lock: not from within
+ * an allocation. */
+void zi_threads_find(zi_threads *t);
+
+/* Let them use n threads, unless the program has set another number since we did.  By the
+ * thread that computes; inside a parallel piece nothing happens. */
+void zi_threads_use(zi_threads *t, int n);
+
+#endif /* ZI_HOOK_THREADS_H */

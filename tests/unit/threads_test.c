@@ -1,0 +1,106 @@
+/* threads_test.c -- the libraries of a program are told how many threads to compute with. */
+#include "hook/threads.h"
+#include "test.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+static void *
+symbol(const char *name)
+{
+    void *gomp = dlopen("libgomp.so.1", RTLD_LAZY);
+    assert_non_null(gomp);
+    void *p = dlsym(gomp, name);
+    assert_non_null(p);
+    return p;
+}
+
+static zi_threads
+found(void)
+{
+    zi_threads t = {0};
+    (void)symbol("omp_get_max_threads"); /* loaded now */
+    zi_threads_find(&t);
+    assert_true(t.n_set >= 1);
+    assert_non_null(t.count);
+    return t;
+}
+
+/* OpenMP is found among the loaded libraries, and has the number that it is told; zero says
+ * nothing. */
+static void
+is_told(void **state)
+{
+    zi_threads t = found();
+
+    (void)state;
+    zi_threads_use(&t, 3);
+    assert_int_equal(3, t.count());
+    zi_threads_use(&t, 1);
+    assert_int_equal(1, t.count());
+    zi_threads_use(&t, 0);
+    assert_int_equal(1, t.count());
+}
+
+/* A number that the program sets itself stays. */
+static void
+own_number(void **state)
+{
+    zi_threads t = found();
+    void (*set)(int);
+    void *p = symbol("omp_set_num_threads");
+
+    (void)state;
+    memcpy(&set, &p, sizeof set);
+    zi_threads_use(&t, 2);
+    set(5);
+    zi_threads_use(&t, 1);
+    zi_threads_use(&t, 2);
+    assert_int_equal(5, t.count());
+}
+
+static void
+within(void *user)
+{
+    zi_threads_use(user, 4);
+}
+
+/* Inside a parallel piece nothing is set, as it would be forgotten at its end. */
+static void
+not_inside(void **state)
+{
+    zi_threads t = found();
+    void (*parallel)(void (*)(void *), void *, unsigned, unsigned);
+    void *p = symbol("GOMP_parallel");
+
+    (void)state;
+    memcpy(&parallel, &p, sizeof parallel);
+    zi_threads_use(&t, 2);
+    parallel(within, &t, 2, 0);
+    assert_int_equal(2, t.told);
+    zi_threads_use(&t, 4);
+    assert_int_equal(4, t.count());
+}
+
+/* A program without such a library is not touched. */
+static void
+nobody(void **state)
+{
+    zi_threads t = {0};
+
+    (void)state;
+    zi_threads_use(&t, 2);
+    assert_int_equal(0, t.told);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(is_told),
+        cmocka_unit_test(own_number),
+        cmocka_unit_test(not_inside),
+        cmocka_unit_test(nobody),
+    };
+    return t_main(tests);
+}
