@@ -157,6 +157,24 @@ def run_all(commands, envs, limit=None, watch=None):
     return max(e[3] for e in ends), ends
 
 
+class Others:
+    """Cores that programs other than ours kept busy meanwhile: more than a tenth spoils a figure."""
+
+    def __init__(self):
+        self.begin, self.used = time.perf_counter(), self.busy()
+
+    @staticmethod
+    def busy():
+        with open("/proc/stat", encoding="ascii") as f:
+            field = [int(n) for n in f.readline().split()[1:9]]
+        all_cpu = (sum(field) - field[3] - field[4]) / os.sysconf("SC_CLK_TCK")
+        return all_cpu - sum(sum(resource.getrusage(who)[:2])
+                             for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+    def cores(self):
+        return round((self.busy() - self.used) / (time.perf_counter() - self.begin), 2)
+
+
 def must(ends):
     for code, _, err, _ in ends:
         if code != 0:
@@ -277,11 +295,12 @@ def part_alone(args, results):
     for _ in range(args.rounds):
         for job in args.jobs:
             for threads in args.threads:
+                others = Others()
                 t, ends = run_all([words(job)], [env(threads)])
                 must(ends)
                 times = [float(s) for s in re.findall(r" time (\S+)$", ends[0][1], re.M)]
                 results.add(part="alone", job=job.name, threads=threads, seconds=t,
-                            step=statistics.median(times[2:]))
+                            step=statistics.median(times[2:]), others=others.cores())
 
 
 def peaks(results):
@@ -318,6 +337,7 @@ def part_mix(args, results):
         for n in args.mixes:
             mix = JOBS[:n]
             budget, threads = budget_of(mix, peak), max(1, (os.cpu_count() or 1) // n)
+            others = Others()
             free, ends = run_all([words(j) for j in mix], [env(threads)] * n)
             must(ends)
             with Broker(budget) as b:
@@ -330,7 +350,8 @@ def part_mix(args, results):
             results.add(part="mix", n=n, jobs=[j.name for j in mix], free=free, zico=shared,
                         budget=budget, peaks=sum(peak[j.name] for j in mix), booked=booked,
                         kernel=watch.most, baseline=n * base, looks=watch.looks,
-                        waits=dict(watch.waits), ends=[round(e[3], 1) for e in ends])
+                        waits=dict(watch.waits), ends=[round(e[3], 1) for e in ends],
+                        others=others.cores())
             if booked > budget:
                 sys.exit("pytorch_share: over budget")
 
@@ -396,6 +417,7 @@ def part_steady(args, results):
             mix, threads = JOBS[:n], max(1, (os.cpu_count() or 1) // n)
             budget = budget_of(mix, peak)
             commands = [words(j, 1 << 20) for j in mix]
+            others = Others()
             free = rates(args, commands, env(threads))
             with Broker(budget) as b:
                 watch = Watch(b)
@@ -404,7 +426,8 @@ def part_steady(args, results):
                 booked = b.status()["peak_bytes"]
             results.add(part="steady", n=n, jobs=[j.name for j in mix], free=free, zico=zico,
                         budget=budget, booked=booked, kernel=watch.most, baseline=n * base,
-                        looks=watch.looks, waits=dict(watch.waits), cores=args.cores)
+                        looks=watch.looks, waits=dict(watch.waits), cores=args.cores,
+                        others=others.cores())
             if booked > budget:
                 sys.exit("pytorch_share: over budget")
 
