@@ -53,9 +53,11 @@ zi_predict_hint(zi_predict *p, uint64_t size_bytes)
 static zi_fate
 fate_of(const zi_predict_key *x, bool hinted)
 {
-    if (x->seen == 0) return hinted ? ZI_FATE_OUTLIVES : ZI_FATE_UNKNOWN;
-    unsigned mask = (1u << ZI_PREDICT_MEMORY) - 1;
-    return x->history & mask ? ZI_FATE_OUTLIVES : ZI_FATE_STEP;
+    unsigned memory = hinted ? ZI_PREDICT_HINTED : ZI_PREDICT_MEMORY;
+
+    if (x->seen < (hinted ? memory : 1))
+        return hinted ? ZI_FATE_OUTLIVES : ZI_FATE_UNKNOWN;
+    return x->history & ((1u << memory) - 1) ? ZI_FATE_OUTLIVES : ZI_FATE_STEP;
 }
 
 uint32_t

@@ -5,9 +5,10 @@
  * still alive when their step ended.  What survived one of the last ZI_PREDICT_MEMORY steps is
  * expected to survive again and must not live in the pool.
  *
- * FIRST STEP  Nothing has been seen.  Sizes handed to zi_predict_hint (those of the
- *             parameters: gradients and optimizer state have the same) count as surviving
- *             until a key of that size has been seen.
+ * HINTS       Sizes handed to zi_predict_hint are those of the parameters: gradients and optimizer
+ *             state have the same.  They count as surviving until a key of that size was seen to die
+ *             ZI_PREDICT_HINTED times in a row: the gradients of a second network appear
+ *             after several steps of the first, and in the pool they would stay for good.
  * ODD STEPS   An evaluation phase has keys of its own (larger k); those that training never
  *             reaches keep their memory until they are met again.
  * Pure; all memory is in the struct.  When a table is full the answer is ZI_FATE_UNKNOWN.
@@ -22,6 +23,7 @@
 #define ZI_PREDICT_SIZES_MAX 1024u /* powers of two */
 #define ZI_PREDICT_KEYS_MAX  16384u
 #define ZI_PREDICT_MEMORY    2u
+#define ZI_PREDICT_HINTED    8u /* bits of a history */
 #define ZI_PREDICT_NONE      UINT32_MAX
 
 typedef enum zi_fate {
