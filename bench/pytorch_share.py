@@ -1,14 +1,14 @@
 #!/usr/bin/python3
 """pytorch_share -- unmodified PyTorch scripts under zico against the same scripts without it.
 
-    pytorch_share.py [--parts solo,alone,mix,steady,limit,threads] [--mixes 2,3,4] [--jobs 0,1,2,3]
+    pytorch_share.py [--parts solo,alone,mix,steady,limit,threads] [--mixes 2,2f,...] [--jobs 0,1,2,3]
                      [--rounds N] [--steps N] [--seconds N] [--threads 1,2] [--cores follow]
                      [--results FILE] [--report]
 
 solo     step time under the hook over plain: both processes stay up and do a few steps in turn;
          medians over --rounds (9 and more are wanted), page faults and switches beside them
 alone    each script by itself, without zico, with one thread and with all cores
-mix      2, 3 and 4 scripts whose solo peaks add up to 160 % of the budget: all at once without
+mix      2, 3 and 4 scripts (MIXES below) whose solo peaks add up to 160 % of the budget: all at once without
          a limit (a core each), then under zico (--steady: these scripts repeat to the byte), from
          start to end; the kernel's figures beside the broker's; what jobs waited for
 steady   the same, but for --seconds after everybody's first steps: work done per time, where one
@@ -54,6 +54,20 @@ JOBS = [
     Job("lstm", 7, ["lstm.py", "--hidden", "256", "--length", "160", "--batch", "128"]),
     Job("resnet18", 8, ["resnet.py", "--net", "resnet18", "--size", "96", "--batch", "72"]),
 ]
+
+
+# The same script with another learning rate, as when one searches for the best.
+AGAIN = Job("transformer again", 13, [*JOBS[0].words, "--lr", "0.0003", "--seed", "2"])
+
+# Two that share a budget need tides that leave room for each other: the transformer's mean is half of its peak,
+# mobilenet_v2's is 0.72 of it.  The mixes with an f (full) have little room by nature.
+MIXES = {
+    "2": [JOBS[0], AGAIN],
+    "2f": [JOBS[0], JOBS[1]],
+    "3": [JOBS[0], AGAIN, JOBS[2]],
+    "3f": [JOBS[0], JOBS[1], JOBS[2]],
+    "4": JOBS,
+}
 
 
 WARM_STEPS = 4  # make buffers, teach the broker; not counted
@@ -305,12 +319,14 @@ def part_alone(args, results):
 
 def peaks(results):
     """The highest memory of each job by itself, from the solo part."""
-    found = {r["job"]: r["peak"] for r in results.of("solo")}
+    found = {r["job"]: r["peak"] for part in ("solo", "peak") for r in results.of(part)}
     for job in JOBS:
         if job.name not in found:
             with Broker(8192 * MIB) as b:
                 must(run_all([b.command(words(job, 4), "fixed:1")], [env(1)])[1])
                 found[job.name] = b.status()["peak_bytes"]
+            results.add(part="peak", job=job.name, peak=found[job.name])
+    found[AGAIN.name] = found[JOBS[0].name]
     return found
 
 
@@ -334,8 +350,9 @@ def part_mix(args, results):
     peak = peaks(results)
     base, _ = import_only()
     for _ in range(args.rounds):
-        for n in args.mixes:
-            mix = JOBS[:n]
+        for name in args.mixes:
+            mix = MIXES[name]
+            n = len(mix)
             budget, threads = budget_of(mix, peak), max(1, (os.cpu_count() or 1) // n)
             others = Others()
             free, ends = run_all([words(j) for j in mix], [env(threads)] * n)
@@ -347,7 +364,7 @@ def part_mix(args, results):
                                        [env(0 if follow else threads)] * n, watch=watch)
                 must(ends)
                 booked = b.status()["peak_bytes"]
-            results.add(part="mix", n=n, jobs=[j.name for j in mix], free=free, zico=shared,
+            results.add(part="mix", n=name, jobs=[j.name for j in mix], free=free, zico=shared,
                         budget=budget, peaks=sum(peak[j.name] for j in mix), booked=booked,
                         kernel=watch.most, baseline=n * base, looks=watch.looks,
                         waits=dict(watch.waits), ends=[round(e[3], 1) for e in ends],
@@ -413,9 +430,10 @@ def part_steady(args, results):
     peak = peaks(results)
     base, _ = import_only()
     for _ in range(args.rounds):
-        for n in args.mixes:
-            mix, threads = JOBS[:n], max(1, (os.cpu_count() or 1) // n)
-            budget = budget_of(mix, peak)
+        for name in args.mixes:
+            mix = MIXES[name]
+            n = len(mix)
+            budget, threads = budget_of(mix, peak), max(1, (os.cpu_count() or 1) // n)
             commands = [words(j, 1 << 20) for j in mix]
             others = Others()
             free = rates(args, commands, env(threads))
@@ -424,7 +442,7 @@ def part_steady(args, results):
                 zico = rates(args, [b.command(c, args.cores) for c in commands],
                              env(0 if args.cores == "follow" else threads), watch)
                 booked = b.status()["peak_bytes"]
-            results.add(part="steady", n=n, jobs=[j.name for j in mix], free=free, zico=zico,
+            results.add(part="steady", n=name, jobs=[j.name for j in mix], free=free, zico=zico,
                         budget=budget, booked=booked, kernel=watch.most, baseline=n * base,
                         looks=watch.looks, waits=dict(watch.waits), cores=args.cores,
                         others=others.cores())
@@ -435,17 +453,18 @@ def part_steady(args, results):
 def part_limit(args, results):
     peak = peaks(results)
     _, virtual = import_only()
-    for n in args.mixes:
-        mix = JOBS[:n]
+    for name in args.mixes:
+        mix = MIXES[name]
+        n = len(mix)
         share = budget_of(mix, peak) // n
         _, ends = run_all([words(j, 4) for j in mix], [env(1)] * n, limit=virtual + share)
         for j, (code, _, err, _) in zip(mix, ends):
             why = (err.strip().splitlines() or [""])[-1]
-            results.add(part="limit", n=n, job=j.name, share=share, code=code, why=why[:160])
+            results.add(part="limit", n=name, job=j.name, share=share, code=code, why=why[:160])
 
 
 def part_threads(args, results):
-    mix, cores = JOBS[:2], os.cpu_count() or 1
+    mix, cores = MIXES["2"], os.cpu_count() or 1
     budget = budget_of(mix, peaks(results))
     free, ends = run_all([words(j) for j in mix], [env(cores)] * 2)
     must(ends)
@@ -495,11 +514,18 @@ def report_solo(results):
               f"{used(3, 1000)} ms | {mine[-1]['broker_cpu'] * 1e3:.1f} ms |")
 
 
+def with_again(of_job):
+    if JOBS[0].name in of_job:
+        of_job[AGAIN.name] = of_job[JOBS[0].name]
+    return of_job
+
+
 def best_alone(results):
     best = {}
     for r in results.of("alone"):
         best.setdefault(r["job"], collections.defaultdict(list))[r["threads"]].append(r["seconds"])
-    return {job: min((statistics.median(t), n) for n, t in by.items()) for job, by in best.items()}
+    return with_again({job: min((statistics.median(t), n) for n, t in by.items())
+                       for job, by in best.items()})
 
 
 def report_mix(results):
@@ -533,7 +559,8 @@ def best_steps(results):
     for r in results.of("alone"):
         if "step" in r:
             steps.setdefault(r["job"], collections.defaultdict(list))[r["threads"]].append(r["step"])
-    return {job: min((statistics.median(t), n) for n, t in by.items()) for job, by in steps.items()}
+    return with_again({job: min((statistics.median(t), n) for n, t in by.items())
+                       for job, by in steps.items()})
 
 
 def report_steady(results):
@@ -551,7 +578,7 @@ def report_steady(results):
         def each(side):
             return [[rate * solo[job][0] for rate, job in zip(r[side], r["jobs"])] for r in mine]
         free, zico = (statistics.median(map(sum, each(s))) for s in ("free", "zico"))
-        least = statistics.median(min(r) * n for r in each("zico"))
+        least = statistics.median(min(r) * len(r) for r in each("zico"))
         gain = f"{(zico - 1) / (free - 1):.2f}" if free >= 1.05 else f"none to have; {zico / max(1, free):.2f} of the better"
         print(f"| {n} | {last['budget'] >> 20} MiB | {max(r['booked'] for r in mine) >> 20} MiB | "
               f"{max(r['kernel'] for r in mine) >> 20} MiB | {(last['budget'] + last['baseline']) >> 20} MiB | 1 | "
@@ -580,14 +607,14 @@ def main():
     p.add_argument("--seconds", type=float, default=30, help="of the steady part, each side")
     p.add_argument("--cores", default="follow", help="of zico's side: follow or fixed:N")
     p.add_argument("--threads", default="1,2")
-    p.add_argument("--mixes", default="2,3,4")
+    p.add_argument("--mixes", default=",".join(MIXES))
     p.add_argument("--jobs", default="0,1,2,3")
     p.add_argument("--parts", default="solo,alone,mix,steady,limit,threads")
     p.add_argument("--results", default=os.path.join(SOURCE, "out/pytorch-share.jsonl"))
     p.add_argument("--report", action="store_true")
     args = p.parse_args()
     args.threads = [int(n) for n in args.threads.split(",")]
-    args.mixes = [int(n) for n in args.mixes.split(",")]
+    args.mixes = args.mixes.split(",")
     args.jobs = [JOBS[int(i)] for i in args.jobs.split(",")]
     results = Results(os.path.abspath(args.results))
     if not args.report:
