@@ -60,6 +60,18 @@ print_failures(const zi_run_result *res)
     }
 }
 
+/* Programs that tell no loss have said how it went themselves. */
+static void
+print_last_words(const zi_run_result *res)
+{
+    for (unsigned i = 0; i < res->n_jobs; i++) {
+        const zi_run_job *j = &res->job[i];
+        if (j->exit_code != 0 || !isnan(j->loss) || !j->last_line[0]) continue;
+        printf("%s ended with: %s\n  its output: %s\n", j->name, j->last_line,
+               j->log_path);
+    }
+}
+
 /* Where the text goes, or a word about why it could not. */
 static void
 write_file(const char *path, const zi_str *text)
@@ -144,6 +156,7 @@ zi_run_report(const zi_run_result *res, const zi_history *history,
     } else {
         if (zi_table_print(t, &style, &text) == ZICO_OK)
             printf("\n%s", zi_str_get(&text));
+        print_last_words(res);
         print_summary(res, opt);
     }
     fflush(stdout);
