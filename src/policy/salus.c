@@ -194,12 +194,14 @@ restore_safety(const zi_view *v, salus *s)
 
 /* -- order ---------------------------------------------------------------------------------- */
 
+/* By its steps alone, which others do not lengthen.  In its last step, and in one beyond what it
+ * had announced, a job is as good as done. */
 static uint64_t
 remaining_ns(const zi_job_view *j)
 {
-    uint64_t step = j->last_step_ns ? j->last_step_ns : j->solo_step_ns;
-    if (!j->steps_total || j->step_no >= j->steps_total) return UINT64_MAX;
-    uint64_t left = j->steps_total - j->step_no;
+    uint64_t step = j->solo_step_ns ? j->solo_step_ns : j->last_step_ns;
+    if (!j->steps_total) return UINT64_MAX;
+    uint64_t left = j->step_no < j->steps_total ? j->steps_total - j->step_no : 1;
     return step && left > UINT64_MAX / step ? UINT64_MAX : left * step;
 }
 

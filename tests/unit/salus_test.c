@@ -210,6 +210,27 @@ srtf_runs_shortest(void **state)
     close_stage(&s);
 }
 
+/* srtf: whoever is in its last step, which has the number of all that it announced, or beyond it,
+ * is not sent behind those who have much to do; whoever announced nothing is. */
+static void
+srtf_lets_the_last_step_go(void **state)
+{
+    (void)state;
+    for (uint64_t beyond = 0; beyond < 3; beyond++) {
+        stage s;
+        open_stage(&s, "srtf", 12);
+        size_t a = join(&s, 1, 8), b = join(&s, 1, 8), c = join(&s, 1, 8);
+        s.job[a].steps_total = 1000;
+        s.job[b].steps_total = 10;
+        s.job[b].step_no = 10 + beyond;
+        assert_int_equal(ZI_JOB_RUNNING, s.job[a].state);
+        end_step(&s, a);
+        assert_int_equal(ZI_JOB_RUNNING, s.job[b].state);
+        assert_int_equal(ZI_JOB_ASKING, s.job[c].state);
+        close_stage(&s);
+    }
+}
+
 /* fair: within a lane whoever has had less service for its weight goes next. */
 static void
 fair_evens_out(void **state)
@@ -297,11 +318,17 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(opens_lanes),      cmocka_unit_test(shares_best_lane),
-        cmocka_unit_test(enlarges_lane),    cmocka_unit_test(waits_for_admission),
-        cmocka_unit_test(fifo_runs_oldest), cmocka_unit_test(srtf_runs_shortest),
-        cmocka_unit_test(fair_evens_out),   cmocka_unit_test(latency_first),
-        cmocka_unit_test(random_days),      cmocka_unit_test(knows_disciplines),
+        cmocka_unit_test(opens_lanes),
+        cmocka_unit_test(shares_best_lane),
+        cmocka_unit_test(enlarges_lane),
+        cmocka_unit_test(waits_for_admission),
+        cmocka_unit_test(fifo_runs_oldest),
+        cmocka_unit_test(srtf_runs_shortest),
+        cmocka_unit_test(srtf_lets_the_last_step_go),
+        cmocka_unit_test(fair_evens_out),
+        cmocka_unit_test(latency_first),
+        cmocka_unit_test(random_days),
+        cmocka_unit_test(knows_disciplines),
     };
     return t_main(tests);
 }
