@@ -307,6 +307,7 @@ zi_desk_control(zi_desk *d, zi_job_id job, zi_control verb, uint64_t now_ns)
     d->now_ns = now_ns;
     switch (verb) {
     case ZI_CONTROL_PAUSE:
+        if (!j->paused && !j->leaving && !j->suspended) j->kept_ns = now_ns;
         j->paused = true;
         break;
     case ZI_CONTROL_SUSPEND:
@@ -352,6 +353,7 @@ zi_desk_adopt(zi_desk *d, zi_job_id job, const zi_job_spec *spec, bool in_step,
     v->began_ns = v->last_region_ns = now_ns;
     j->in_step = in_step;
     j->adopted = true;
+    j->kept_ns = now_ns;
     if (in_step) j->step_claim_bytes = spec->step_claim_bytes;
     zi_tide_recorder_begin(j->rec, now_ns);
     zi_desk_set_state(d, job);
@@ -451,7 +453,7 @@ zi_desk_waiting(zi_desk *d, zi_job_id job, zi_waiting *ret_waiting)
         w->reason = j->leaving || j->suspended ? ZI_REASON_SUSPENDED
                     : j->paused                ? ZI_REASON_PAUSED
                                                : ZI_REASON_NONE;
-        w->since_ns = d->now_ns;
+        w->since_ns = j->kept_ns;
     }
     w->waited_ns = j->waited_ns;
     if (j->wait_since_ns != ZI_NEVER && d->now_ns > j->wait_since_ns)

@@ -414,6 +414,7 @@ zi_desk_suspend(zi_desk *d, zi_job_id job)
     if (!zi_desk_view_of(d, job)->can_suspend || j->leaving || j->suspended ||
         j->suspend_wanted || zi_desk_reserve(d) < 0)
         return;
+    j->kept_ns = d->now_ns;
     if (j->in_step)
         j->suspend_wanted = true;
     else

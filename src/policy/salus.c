@@ -262,12 +262,16 @@ assign_all(const zi_view *v, salus *s, const uint16_t *by)
 
 /* -- going ----------------------------------------------------------------------------------- */
 
-/* fifo: only the oldest job that takes part runs. */
+/* fifo: only the oldest job that takes part runs; of those that joined at once, one. */
 static bool
 is_oldest(const zi_view *v, const zi_job_view *j)
 {
-    for (size_t i = 0; i < v->n_jobs; i++)
-        if (takes_part(&v->job[i]) && v->job[i].joined_ns < j->joined_ns) return false;
+    for (size_t i = 0; i < v->n_jobs; i++) {
+        const zi_job_view *o = &v->job[i];
+        bool               older = o->joined_ns < j->joined_ns ||
+                     (o->joined_ns == j->joined_ns && o->id < j->id);
+        if (older && takes_part(o)) return false;
+    }
     return true;
 }
 

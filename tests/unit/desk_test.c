@@ -544,6 +544,29 @@ pause_and_resume(void **state)
     close_office(&o);
 }
 
+/* People see since when a job is paused or out, not only that it is. */
+static void
+kept_since(void **state)
+{
+    office     o;
+    zi_waiting w;
+
+    (void)state;
+    open_office(&o, "temporal", 12);
+    zi_job_id a = join_as(&o, (zi_job_spec){.features = ZI_FEATURE_SUSPEND});
+    teach(&o, a, 4, 300 * MS);
+    uint64_t begin = o.now;
+    expect_ok(zi_desk_control(o.d, a, ZI_CONTROL_SUSPEND, o.now));
+    at(&o, o.now + 1 * S);
+    expect_ok(zi_desk_suspended(o.d, a, ZICO_OK, o.now));
+    at(&o, o.now + 1 * S);
+    expect_ok(zi_desk_control(o.d, a, ZI_CONTROL_PAUSE, o.now)); /* it is already */
+    zi_desk_waiting(o.d, a, &w);
+    assert_int_equal(ZI_REASON_SUSPENDED, w.reason);
+    assert_int_equal(begin, w.since_ns);
+    close_office(&o);
+}
+
 /* D5: a native job that can is moved out before anybody is refused, and comes back. */
 static void
 ladder_suspends_before_it_refuses(void **state)
@@ -1084,6 +1107,7 @@ main(void)
         cmocka_unit_test(lower_and_raise_the_budget),
         cmocka_unit_test(lead_does_not_count),
         cmocka_unit_test(pause_and_resume),
+        cmocka_unit_test(kept_since),
         cmocka_unit_test(ladder_suspends_before_it_refuses),
         cmocka_unit_test(a_moments_wait_is_not_the_end),
         cmocka_unit_test(age_keeps_no_step_from_ending),

@@ -192,6 +192,24 @@ fifo_runs_oldest(void **state)
     close_stage(&s);
 }
 
+/* fifo: of jobs that joined in the same instant one goes, too, not all. */
+static void
+fifo_runs_one_of_equals(void **state)
+{
+    (void)state;
+    stage s;
+    open_stage(&s, "fifo", 64);
+    size_t a = join(&s, 1, 8), b = join(&s, 1, 8);
+    s.job[b].joined_ns = s.job[a].joined_ns;
+    end_step(&s, a);
+    assert_int_equal(ZI_JOB_RUNNING, s.job[a].state);
+    assert_int_equal(ZI_JOB_ASKING, s.job[b].state);
+    s.job[a].state = ZI_JOB_RUNNING;
+    end_step(&s, b);
+    assert_int_equal(ZI_JOB_ASKING, s.job[b].state);
+    close_stage(&s);
+}
+
 /* srtf: at a step boundary the lane goes to the job with the least left to do. */
 static void
 srtf_runs_shortest(void **state)
@@ -323,6 +341,7 @@ main(void)
         cmocka_unit_test(enlarges_lane),
         cmocka_unit_test(waits_for_admission),
         cmocka_unit_test(fifo_runs_oldest),
+        cmocka_unit_test(fifo_runs_one_of_equals),
         cmocka_unit_test(srtf_runs_shortest),
         cmocka_unit_test(srtf_lets_the_last_step_go),
         cmocka_unit_test(fair_evens_out),
