@@ -20,10 +20,10 @@ import time
 from salus_tools import Broker, until
 
 SERVED = ["resnet20", "resnet18:classes=10,size=128", "mobilenet_v2:classes=10,size=128",
-          "densenet121:classes=10,size=128", "resnet50:classes=10,size=128"]
+          "densenet121:classes=10,size=128"]
 IN_TIME = 0.95
 START_S = 0.3  # between two starts
-LOAD_S = 1.0   # an instance's share of the time until all are loaded
+LOAD_S = 0.6   # an instance's share of the time until all are loaded
 
 
 def words(args, i, steps, warmup):
