@@ -28,6 +28,7 @@ import math
 import os
 import re
 import resource
+import signal
 import statistics
 import subprocess
 import sys
@@ -437,6 +438,7 @@ def part_steady(args, results):
             commands = [words(j, 1 << 20) for j in mix]
             others = Others()
             free = rates(args, commands, env(threads))
+            print(f"mix {name}, no limit: {free} steps/s", file=sys.stderr, flush=True)
             with Broker(budget) as b:
                 watch = Watch(b)
                 zico = rates(args, [b.command(c, args.cores) for c in commands],
@@ -617,6 +619,7 @@ def main():
     args.mixes = args.mixes.split(",")
     args.jobs = [JOBS[int(i)] for i in args.jobs.split(",")]
     results = Results(os.path.abspath(args.results))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("pytorch_share: ended by a signal"))
     if not args.report:
         for part in args.parts.split(","):
             {"solo": part_solo, "alone": part_alone, "mix": part_mix, "steady": part_steady,
