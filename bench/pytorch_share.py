@@ -3,7 +3,7 @@
 
     pytorch_share.py [--parts solo,alone,mix,steady,limit,threads] [--mixes 2,2f,...] [--jobs 0,1,2,3]
                      [--rounds N] [--steps N] [--seconds N] [--threads 1,2] [--cores follow]
-                     [--results FILE] [--report]
+                     [--unmarked] [--results FILE] [--report]
 
 solo     step time under the hook over plain: both processes stay up and do a few steps in turn;
          medians over --rounds (9 and more are wanted), page faults and switches beside them
@@ -280,14 +280,15 @@ def cpu_seconds(pid):
     return (int(field[11]) + int(field[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def turns_of(job):
+def turns_of(args, job):
+    """With -E Python does not look at PYTHONPATH, and nobody marks steps."""
     own = words(job, 1 << 20)
-    return [own[0], "-c", TURNS, *own[1:]]
+    return [own[0], *(["-E"] if args.unmarked else []), "-c", TURNS, *own[1:]]
 
 
 def take_turns(args, job, threads, results):
-    with Broker(8192 * MIB) as b, Side(turns_of(job), threads) as plain, \
-            Side(b.command(turns_of(job), f"fixed:{threads}"), threads) as under:
+    with Broker(8192 * MIB) as b, Side(turns_of(args, job), threads) as plain, \
+            Side(b.command(turns_of(args, job), f"fixed:{threads}"), threads) as under:
         for side in (plain, under):
             side.go(WARM_STEPS)
         before = cpu_seconds(b.pid)
@@ -295,7 +296,8 @@ def take_turns(args, job, threads, results):
             got = {}
             for name, side in ((("plain", plain), ("under", under))[::1 - 2 * (i % 2)]):
                 got[name] = side.go(args.steps)
-            results.add(part="solo", job=job.name, threads=threads, plain=got["plain"],
+            name = job.name + (", no steps" if args.unmarked else "")
+            results.add(part="solo", job=name, threads=threads, plain=got["plain"],
                         under=got["under"], peak=b.status()["peak_bytes"],
                         broker_cpu=(cpu_seconds(b.pid) - before) / (i + 1) / args.steps)
 
@@ -409,7 +411,7 @@ def rates(args, commands, environment, watch=None):
         while True:
             if watch:
                 watch.look([s.process.pid for s in scripts])
-            time.sleep(0.25)
+            time.sleep(1.0)  # looking costs the jobs some ms of a core
             if any(s.process.poll() is not None for s in scripts):
                 sys.exit("pytorch_share: a script ended early")
             now = time.perf_counter()
@@ -607,6 +609,7 @@ def main():
     p.add_argument("--rounds", type=int, default=1)
     p.add_argument("--steps", type=int, default=3, help="a turn of the solo part")
     p.add_argument("--seconds", type=float, default=30, help="of the steady part, each side")
+    p.add_argument("--unmarked", action="store_true", help="solo: scripts whose steps nobody marks")
     p.add_argument("--cores", default="follow", help="of zico's side: follow or fixed:N")
     p.add_argument("--threads", default="1,2")
     p.add_argument("--mixes", default=",".join(MIXES))

@@ -518,7 +518,8 @@ static void
 follow_cores(void)
 {
     if (shim.opt.core_mode == ZI_CORES_FOLLOW)
-        zi_threads_use(&shim.threads, (int)shim.lender.cores(shim.lender.self));
+        zi_threads_use(&shim.threads, (int)shim.lender.cores(shim.lender.self),
+                       shim.os->now_ns(shim.os));
 }
 
 static zi_taken

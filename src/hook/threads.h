@@ -8,6 +8,7 @@
 #define ZI_HOOK_THREADS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #define ZI_THREADS_MAX 8u /* libraries that have a number to set */
 
@@ -16,16 +17,21 @@ typedef struct zi_threads {
     unsigned n_set;
     int (*count)(void);  /* OpenMP's number, of the calling thread; NULL: no OpenMP */
     int (*inside)(void); /* is it in a parallel piece?                              */
-    int  told;           /* what we have set last; 0: nothing yet                   */
-    bool own;            /* the program has chosen a number itself                  */
+    int      told;       /* what we have set last; 0: nothing yet                   */
+    int      wish;       /* more than that, ...                                     */
+    uint64_t since_ns;   /* ... since then                                          */
+    bool     own;        /* the program has chosen a number itself                  */
 } zi_threads;
 
 /* Look for the libraries among those that are loaded.  Takes the loader's lock: not from within
  * an allocation. */
 void zi_threads_find(zi_threads *t);
 
-/* Let them use n threads, unless the program has set another number since we did.  By the
- * thread that computes; inside a parallel piece nothing happens. */
-void zi_threads_use(zi_threads *t, int n);
+/* Let them use n threads, unless the program has set another number since we did: fewer at once,
+ * more when that was so for ZI_THREADS_CALM_NS.  Others pause for a moment between their steps, and
+ * a thread that was woken for that moment spins long after it.  By the thread that computes; inside
+ * a parallel piece nothing happens. */
+#define ZI_THREADS_CALM_NS 20000000u
+void zi_threads_use(zi_threads *t, int n, uint64_t now_ns);
 
 #endif /* ZI_HOOK_THREADS_H */

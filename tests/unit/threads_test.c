@@ -34,11 +34,32 @@ is_told(void **state)
     zi_threads t = found();
 
     (void)state;
-    zi_threads_use(&t, 3);
+    zi_threads_use(&t, 3, 0);
     assert_int_equal(3, t.count());
-    zi_threads_use(&t, 1);
+    zi_threads_use(&t, 1, 0);
     assert_int_equal(1, t.count());
-    zi_threads_use(&t, 0);
+    zi_threads_use(&t, 0, 0);
+    assert_int_equal(1, t.count());
+}
+
+/* Fewer at once; more only when the word was the same for a while, as others pause briefly. */
+static void
+not_for_a_moment(void **state)
+{
+    zi_threads t = found();
+    uint64_t   now = 1, calm = ZI_THREADS_CALM_NS;
+
+    (void)state;
+    zi_threads_use(&t, 1, now);
+    zi_threads_use(&t, 2, now);
+    zi_threads_use(&t, 2, now + calm - 1);
+    assert_int_equal(1, t.count());
+    zi_threads_use(&t, 1, now + calm - 1); /* the pause was short */
+    zi_threads_use(&t, 2, now + calm);
+    assert_int_equal(1, t.count());
+    zi_threads_use(&t, 2, now + 2 * calm);
+    assert_int_equal(2, t.count());
+    zi_threads_use(&t, 1, now + 2 * calm);
     assert_int_equal(1, t.count());
 }
 
@@ -52,17 +73,17 @@ own_number(void **state)
 
     (void)state;
     memcpy(&set, &p, sizeof set);
-    zi_threads_use(&t, 2);
+    zi_threads_use(&t, 2, 0);
     set(5);
-    zi_threads_use(&t, 1);
-    zi_threads_use(&t, 2);
+    zi_threads_use(&t, 1, 0);
+    zi_threads_use(&t, 2, 0);
     assert_int_equal(5, t.count());
 }
 
 static void
 within(void *user)
 {
-    zi_threads_use(user, 4);
+    zi_threads_use(user, 1, 0);
 }
 
 /* Inside a parallel piece nothing is set, as it would be forgotten at its end. */
@@ -75,11 +96,11 @@ not_inside(void **state)
 
     (void)state;
     memcpy(&parallel, &p, sizeof parallel);
-    zi_threads_use(&t, 2);
+    zi_threads_use(&t, 2, 0);
     parallel(within, &t, 2, 0);
     assert_int_equal(2, t.told);
-    zi_threads_use(&t, 4);
-    assert_int_equal(4, t.count());
+    zi_threads_use(&t, 1, 0);
+    assert_int_equal(1, t.count());
 }
 
 /* A program without such a library is not touched. */
@@ -89,7 +110,7 @@ nobody(void **state)
     zi_threads t = {0};
 
     (void)state;
-    zi_threads_use(&t, 2);
+    zi_threads_use(&t, 2, 0);
     assert_int_equal(0, t.told);
 }
 
@@ -97,9 +118,8 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(is_told),
-        cmocka_unit_test(own_number),
-        cmocka_unit_test(not_inside),
+        cmocka_unit_test(is_told),    cmocka_unit_test(not_for_a_moment),
+        cmocka_unit_test(own_number), cmocka_unit_test(not_inside),
         cmocka_unit_test(nobody),
     };
     return t_main(tests);
