@@ -157,6 +157,7 @@ class Job:
     def __init__(self, name, serial, socket, steps, env):
         net, batch, optimizer, *more = JOBS[name]
         self.name, self.ends, self.device, self.bad = f"{name}-{serial}", [], [], None
+        self.kernels = []  # when a step's first kernel began and its last one ended
         env = dict(env, ZICO_JOB_NAME=self.name)
         self.process = subprocess.Popen(
             [ZICO, "train", net, "--batch", str(batch), "--optimizer", optimizer, "--steps",
@@ -169,8 +170,10 @@ class Job:
     def read(self):
         for line in self.process.stdout:
             if '"event":"step"' in line:
+                said = json.loads(line)
                 self.ends.append(time.monotonic())
-                self.device.append(json.loads(line)["device_ns"] / 1e9)
+                self.device.append(said["device_ns"] / 1e9)
+                self.kernels.append((said["begin_ns"] / 1e9, (said["begin_ns"] + said["device_ns"]) / 1e9))
         self.bad = self.process.stderr.read()
 
     def rate(self, begin, end):
@@ -235,12 +238,19 @@ class Run:
         within = [[d for x, d in zip(j.ends, j.device) if begin < x <= end] for j in self.jobs]
         return {
             "rate": [j.rate(begin, end) for j in self.jobs],
+            "between_us": self.between(begin, end) * 1e6,
             "exchanged": changed / max(steps, 1),
             "device": [statistics.median(d) if d else 0 for d in within],
             "kernel_peak": self.peak() + field(after, "private_bytes"),
             "others": others,
             "p99_us": field(after, "decide_p99_ns") / 1e3,
         }
+
+    def between(self, begin, end):
+        """Median time from a step's last kernel to the next step's first; negative beside each other."""
+        steps = sorted(k for j in self.jobs for k in j.kernels if begin < k[0] and k[1] <= end)
+        gaps = [b[0] - a[1] for a, b in zip(steps, steps[1:])]
+        return statistics.median(gaps) if gaps else 0.0
 
     def limit(self, budget):
         subprocess.run([ZICO, "limit", "--budget", str(budget), "--socket", self.socket],
@@ -427,16 +437,11 @@ def show_split(found):
           f"cores: {p('whole-65') - 1:+.3f}")
 
 
-def show_switching(names, windows):
-    """Temporal: what is lost between one job's last kernel and the next one's first."""
-    lost = []
-    for w in [w for w in windows.get("temporal", []) if w["others"] < QUIET]:
-        busy = sum(r * d for r, d in zip(w["rate"], w["device"]))
-        steps = sum(w["rate"])
-        if steps > 0:
-            lost.append((1 - busy) / steps * 1e6)
+def show_switching(windows):
+    """Temporal: from one step's last kernel to the next one's first."""
+    lost = [w["between_us"] for w in windows.get("temporal", []) if w["others"] < QUIET]
     if lost:
-        print(f"  temporal loses {statistics.median(lost):.0f} us a step between two jobs' kernels")
+        print(f"  temporal: {statistics.median(lost):.0f} us from a step's last kernel to the next first one")
 
 
 # -- static offsets ------------------------------------------------------------------------------
@@ -631,7 +636,7 @@ def report(results, opt):
         shown[mix] = {"jobs": names, "total": total, "found": found}
         show(mix, names, total, found)
         show_split(found)
-        show_switching(names, windows)
+        show_switching(windows)
         show_offsets(results.solo, names, found)
         simulate(results.solo, names, found, total)
         over += [f"{mix} {k}" for k in check_budgets(found)]

@@ -236,6 +236,7 @@ json_step(zi_json *j, const zi_train_view *v, const zi_run_event *ev)
     zi_engine_read_memory(ev->engine, &m);
     key_f64(j, "loss", ev->loss);
     key_f64(j, "lr", ev->lr);
+    key_u64(j, "begin_ns", ev->result->begin_ns);
     key_u64(j, "device_ns", ev->result->ns);
     key_u64(j, "stall_ns", ev->result->stall_ns);
     zi_json_key(j, "passive"), zi_json_bool(j, ev->result->passive);
