@@ -63,10 +63,10 @@ FEW = ["small", "thin"]  # jobs that get one core under every policy, if alone t
 MIXES = {
     "pair-same": ["mobile", "mobile"],
     "pair-long-short": ["dense", "mobile"],
-    "pair-small": ["small", "thin"],
+    "pair-small": ["small", "small"],
     "pair-data": ["loaded", "small"],
     "three": ["mobile", "unet", "lstm"],
-    "three-small": ["small", "thin", "small"],
+    "three-small": ["small", "small", "thin"],
     "four": ["mobile", "dense", "unet", "gpt"],
     "eight": ["mobile", "dense", "unet", "gpt", "mobile", "resnet20", "unet", "lstm"],
 }
