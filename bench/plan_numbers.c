@@ -147,7 +147,7 @@ ask(zi_study *s, const char *planner, unsigned share, asked *a)
     a->share[a->n++] = share;
 }
 
-/* keep was executed when the study was opened, and beside the others: nothing was foretold. */
+/* keep was executed beside the others: nothing was foretold. */
 static void
 tell_keep(const wishes *w, const char *net, const zi_study *s)
 {
@@ -168,12 +168,12 @@ ask_everybody(const wishes *w, const char *net, zi_study *s)
     zi_train_diag diag = {0};
 
     a.n = 0;
-    tell_keep(w, net, s);
     if (w->all_cheap) ask(s, "cheap", 100, &a);
     for (unsigned b = 0; b < w->n_shares; b++)
         for (unsigned i = 0; i < w->n_planners; i++)
             ask(s, w->planner[i], w->share[b], &a);
     if (s->opt.n_steps) must(zi_study_measure(s, a.row, a.plan, a.n, NULL, &diag), &diag);
+    tell_keep(w, net, s);
     for (size_t i = 0; i < a.n; i++) {
         write_row(w, net, a.share[i], s, &a.row[i]);
         zi_plan_free(a.plan[i]);

@@ -3,7 +3,8 @@
 #
 # The figures of docs/benchmarks.md, "Plans".  Rows are appended to out/plan.txt, so networks can be
 # measured one at a time (`tools/bench-plan.sh gpt`); --report prints tables and pictures of what is there.
-# ZI_STEPS=2 measures fewer steps of each plan (5): resnet50, unet and vgg16 take two minutes each, then.
+# All plans of a network run in turns, with a step of keep after every third.  ZI_STEPS=2 measures fewer steps of
+# each plan (5).
 # Without names: also the largest batches, how tightly plans lie in regions (bench/plan_place) and
 # an LSTM of 1000 steps (bench/plan_sqrt).
 set -eu

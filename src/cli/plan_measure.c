@@ -616,6 +616,17 @@ run_contest(contest *k)
     return st;
 }
 
+/* keep's own time: of all its steps, as far as there is room. */
+static uint64_t
+middle_keep(const keep_vec *v)
+{
+    uint64_t x[STEPS_MAX];
+    unsigned n = 0;
+
+    for (size_t i = 0; i < v->n && n < STEPS_MAX; i++) x[n++] = v->at[i].ns;
+    return median(x, n);
+}
+
 zico_status
 zi_study_measure(zi_study *s, zi_study_row *rows, zi_plan *const *plans, size_t n,
                  const zi_study_watch *watch, zi_train_diag *diag)
@@ -642,6 +653,7 @@ zi_study_measure(zi_study *s, zi_study_row *rows, zi_plan *const *plans, size_t 
     }
     if (st < 0 && !*diag->text)
         zi_train_fail(diag, st, "%s: %s", s->opt.net, zico_status_text(st));
+    if (st >= 0 && k.keeps.n) s->keep_ns = middle_keep(&k.keeps);
     free_keeps(&k.keeps);
     zi_free(c.node_ns);
     zi_free(k.all);
