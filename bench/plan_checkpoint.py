@@ -16,6 +16,7 @@ import argparse, ctypes, json, os, statistics, subprocess, sys, tempfile, time
 # name: (batch, size of the image or of the text)
 NETS = {"resnet50": (96, 96), "vgg16": (128, 64), "densenet121": (32, 96), "unet": (48, 96),
         "lstm_lm": (128, 35), "gpt": (32, 128)}
+GPT_BLOCKS = 6
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -92,7 +93,7 @@ def build(name):
     def gpt():
         vocab, w = 1000, 256
         m = nn.ModuleDict({"wte": nn.Embedding(vocab, w),
-                           "h": nn.Sequential(*(Block(w, 4, size) for _ in range(6))),
+                           "h": nn.Sequential(*(Block(w, 4, size) for _ in range(GPT_BLOCKS))),
                            "ln": nn.LayerNorm(w)})
         m.wpe = nn.Parameter(torch.randn(size, w) * 0.02)
         x, y = (torch.randint(vocab, (batch, size)) for _ in range(2))
@@ -170,6 +171,8 @@ def study(name, opt, env):
     form = min(forms, key=lambda f: plain[f]["time"])
     rows = [(0, plain[form])]
     for k in [9] if name == "unet" else [int(s) for s in opt.segments.split(",")]:
+        if name == "gpt" and k > GPT_BLOCKS:
+            continue  # a segment is at least one block
         rows.append((k, point(name, k, opt, env, form)))
     if opt.to:
         with open(opt.to, "a") as f:
