@@ -1,5 +1,5 @@
 #!/bin/sh
-# bench-salus.sh -- queues and slices: 100 jobs by simulation, 12 native jobs for real, how long it
+# bench-salus.sh -- queues and slices: 100 jobs by simulation, 16 native jobs for real, how long it
 # takes to suspend and resume a native resnet50, six jobs in slices, and how many inference jobs a
 # device holds; options go to bench/salus_real.py.
 set -eu

@@ -6,7 +6,7 @@
  *
  * Each works through a stage of its own, one huge page: what lies together in memory is one
  * request, while a pool's scattered pages are hundreds of entries, which takes a disk longer than
- * the copy (measured: a third longer out, twice as long in).  Where no stage is to be had it writes
+ * the copy (plain requests of 8 MiB: twice as long out, three times in).  Where no stage is to be had it writes
  * without; reading needs one.
  *
  * A piece that is in the file may be let go at once; the kernel frees shared pages of one file one
