@@ -16,6 +16,7 @@
     1u /* memory is touched, blocks of the spill file are written for the first time */
 #define STEPS_MAX   64u
 #define LEAST_STEPS 2u /* before a plan can have settled */
+#define MORE_STEPS  3u /* than were asked for, where no two agree */
 #define ROOM_FACTOR                                                                      \
     3 /* keep stays beside the plans if there is so many times its memory */
 #define AGREE_PART 32  /* steps within this part of their median agree */
@@ -376,14 +377,18 @@ tier_now(const zi_study *s)
     return now;
 }
 
+/* Enough steps, and two of them agree; if they never do, some more are enough. */
 static bool
 has_settled(const contest *k, const runner *r)
 {
+    const unsigned most = k->s->opt.n_steps,
+                   least = k->s->opt.settle ? LEAST_STEPS : most;
     uint64_t ns[STEPS_MAX];
 
-    if (r->n >= k->s->opt.n_steps) return true;
+    if (r->n >= STEPS_MAX || r->n >= most + (k->s->opt.settle ? 0 : MORE_STEPS))
+        return true;
     for (unsigned i = 0; i < r->n; i++) ns[i] = r->x[i].ns;
-    return k->s->opt.settle && r->n >= LEAST_STEPS && agree(ns, r->n);
+    return r->n >= least && (r->n < LEAST_STEPS || agree(ns, r->n));
 }
 
 /* A step of keep, if it is there. */

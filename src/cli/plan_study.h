@@ -25,8 +25,9 @@ typedef struct zi_study_options {
     int64_t     batch;     /* 0: the network's own                                  */
     const char *tier;      /* "file:DIR", "ram"; NULL: no swapping                  */
     unsigned    n_threads; /* 0: all cores                                          */
-    unsigned    n_steps;   /* measured steps per plan; 0: costs are guesses         */
-    bool        settle;    /* fewer than n_steps where two agree                    */
+    unsigned    n_steps; /* measured steps per plan, up to three more where no two of them
+                            * agree; 0: costs are guesses                           */
+    bool        settle;  /* n_steps at most, and fewer where two agree            */
 } zi_study_options;
 
 typedef struct zi_study {
