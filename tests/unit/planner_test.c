@@ -234,7 +234,7 @@ fits_whatever_the_speed(void **state)
         uint64_t  ns;
         for (unsigned m = 0; m < N_MOODS; m++) c[m] = mood(g, m);
         const uint64_t peak = keep_peak(g, c[0], &ns);
-        for (unsigned percent = 86; percent >= 40; percent -= percent > 80 ? 8 : 18)
+        for (unsigned percent = 86; percent >= 60; percent -= percent > 80 ? 8 : 18)
             for (size_t k = 0; zi_planner_at(k); k++) {
                 bool fits[N_MOODS];
                 for (unsigned m = 0; m < N_MOODS; m++) {
