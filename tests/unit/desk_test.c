@@ -1090,6 +1090,29 @@ commands_follow_cores(void **state)
     close_office(&o);
 }
 
+/* A command that trains nothing is asked for what it keeps when others wait for bytes, and not before;
+ * again only after a while. */
+static void
+kept_memory_is_recalled(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "spatial", 10);
+    zi_job_id keeper = command(&o, 0), other = command(&o, 0);
+    assert_true(get(&o, keeper, ZI_HOLD_PRIVATE, 7));
+    assert_true(get(&o, other, ZI_HOLD_PRIVATE, 1));
+    assert_false(heard(&o, keeper, ZI_EFFECT_RECALL).any);
+    assert_false(get(&o, other, ZI_HOLD_PRIVATE, 4));
+    assert_true(heard(&o, keeper, ZI_EFFECT_RECALL).any);
+    at(&o, o.now + S);
+    assert_false(heard(&o, keeper, ZI_EFFECT_RECALL).any);
+    expect_ok(zi_desk_uncharge(o.d, keeper, 4 * R, o.now));
+    listen(&o);
+    assert_true(heard(&o, other, ZI_EFFECT_GRANT).any);
+    close_office(&o);
+}
+
 int
 main(void)
 {
@@ -1129,6 +1152,7 @@ main(void)
         cmocka_unit_test(policies_by_name),
         cmocka_unit_test(commands_grow_alone),
         cmocka_unit_test(commands_follow_cores),
+        cmocka_unit_test(kept_memory_is_recalled),
     };
     return t_main(tests);
 }
