@@ -154,6 +154,10 @@ typedef struct zi_policy_ops {
     void (*on_event)(void *state, const zi_view *view, const zi_event *ev, zi_out *out);
     /* The answers to the event before have been carried out as far as they were allowed; a GO
      * that was refused shows as a job that is still ASKING in the next view. */
+
+    /* Others decide from now on, or did until now (relay): what it was just measuring is void.
+     * NULL: it measures nothing. */
+    void (*on_break)(void *state);
 } zi_policy_ops;
 
 /* policy_common.h has more helpers. */

@@ -7,7 +7,8 @@
  *          (now / 6 s) % n == k, so whoever measures can tell from the clock.  At the end of
  *          a leg nobody begins; when all steps have ended, and SETTLE has passed in which the
  *          budget may be changed, the next one takes over.
- * CLOCKS   A leg's time stands still while others decide: it goes on where it stopped.
+ * CLOCKS   A leg's time stands still while others decide: it goes on where it stopped.  What it
+ *          was measuring is void (on_break), as at its end steps run out without new ones.
  * WE DROP  Suspending: a job that one policy moved out would be missing in the next one's leg.
  * CHECKED  zico_policy_test.c: two make what lies between them; one alone makes what it makes
  *          without.
@@ -33,7 +34,8 @@ typedef struct leg {
 
 typedef struct relay {
     uint64_t    leg_ns;
-    size_t      n, at; /* the leg that decides */
+    size_t      n, at;  /* the leg that decides */
+    bool        ending; /* ... and was told that it ends */
     leg         leg[LEGS_MAX];
     zi_job_view job[ZI_LEDGER_JOBS_MAX]; /* as the leg sees them */
     alignas(max_align_t) unsigned char state[LEGS_MAX][LEG_BYTES];
@@ -154,11 +156,20 @@ tell_the_others(relay *r, const zi_view *v, const zi_event *ev, zi_out *out)
 }
 
 static void
+tell_of_break(relay *r)
+{
+    const zi_policy_ops *ops = r->leg[r->at].ops;
+    if (ops->on_break) ops->on_break(r->state[r->at]);
+}
+
+static void
 hand_over(relay *r, size_t next, uint64_t now_ns)
 {
     r->leg[r->at].left_ns = now_ns;
     r->at = next;
+    r->ending = false;
     r->leg[next].away_ns += earlier(now_ns, r->leg[next].left_ns);
+    tell_of_break(r);
 }
 
 static void
@@ -169,6 +180,8 @@ relay_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
     uint64_t since = ev->now_ns % r->leg_ns;
     bool     ending = due != r->at;
 
+    if (ending && !r->ending) tell_of_break(r);
+    r->ending = ending;
     if (ev->kind == ZI_EVENT_JOIN || ev->kind == ZI_EVENT_LEAVE)
         tell_the_others(r, v, ev, out);
     pass_on(r, r->at, v, ev, ending, out);

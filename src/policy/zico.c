@@ -737,10 +737,19 @@ zico_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
     decide(&c, out);
 }
 
+/* An epoch in which others decided tells nothing; the next one begins with the next step's end. */
+static void
+zico_on_break(void *state)
+{
+    zico *z = state;
+    z->trial.from_ns = 0;
+}
+
 const zi_policy_ops zi_policy_zico = {
     .name = "zico",
     .origin = "Zico, USENIX ATC 2021",
     .state_size = sizeof(zico),
     .init = zico_init,
     .on_event = zico_on_event,
+    .on_break = zico_on_break,
 };
