@@ -1,14 +1,15 @@
 """share.py -- many jobs, one budget: zico against time multiplexing and against no limit at all.
 
-    make bench-share                          everything; about 40 minutes
+    make bench-share                          everything; about 50 minutes
     tools/bench-share.sh --quick              two mixes; about 5 minutes
-    tools/bench-share.sh --mix pair-same      one mix in one window of less than four minutes, appended
+    tools/bench-share.sh --mix pair-same      one mix in about five minutes, appended
     tools/bench-share.sh --mix three --legs temporal,spatial,zico-65
     tools/bench-share.sh --mix three --only hold
     tools/bench-share.sh --report             tables and picture of all that was appended
 
-A machine drifts by more than policies differ.  So a mix of native jobs is started once, and the
-policies decide in turn (`--policy relay:...`), some seconds each, round after round:
+A machine drifts by more than policies differ.  So a mix of native jobs is started once for each
+budget, and the policies decide in turn (`--policy relay:...`), some seconds each, round after round.
+The budget stays as it is meanwhile: after it was lowered, pages are touched anew for seconds.
 
     temporal    one step at a time, the runner has all cores; the yardstick
     spatial     as much memory as all want together: what sharing can gain at most
@@ -71,7 +72,7 @@ MIXES = {
     "eight": ["mobile", "dense", "unet", "gpt", "mobile", "resnet20", "unet", "lstm"],
 }
 BUDGETS = [100, 80, 65, 55]
-LEGS = {"temporal": ("temporal", 110), "spatial": ("spatial", 130),
+LEGS = {"temporal": ("temporal", None), "spatial": ("spatial", 130),
         **{f"zico-{b}": ("zico", b) for b in BUDGETS}, "reserve-65": ("spatial", 65)}
 APART = {"hold-65": {"ZICO_HOLD": "step"}, "whole-65": {"ZICO_CORES": f"fixed:{os.cpu_count()}"}}
 ORDER = [*LEGS, *APART]
@@ -252,10 +253,6 @@ class Run:
         gaps = [b[0] - a[1] for a, b in zip(steps, steps[1:])]
         return statistics.median(gaps) if gaps else 0.0
 
-    def limit(self, budget):
-        subprocess.run([ZICO, "limit", "--budget", str(budget), "--socket", self.socket],
-                       check=True, stdout=subprocess.DEVNULL)
-
     def close(self):
         try:
             self.pipe.send("end")
@@ -309,12 +306,12 @@ def measure_solo(names, plenty, folder):
     return found
 
 
-def run_legs(names, total, legs, seconds, until, env, keep):
+def run_legs(names, budget, legs, seconds, until, env, keep):
     """Policies in turn over one set of jobs, rounds of legs of so many seconds, until that time."""
     seconds = round(seconds, 1)
     policy = "relay:" + "+".join(LEGS[k][0][:2] for k in legs) + f"/{seconds:g}"
     length = seconds * len(legs)
-    with Run(names, policy, total * 130 // 100, env=env) as r:
+    with Run(names, policy, budget, env=env) as r:
         r.warm_up(WARM)
         first = math.ceil((time.monotonic() + 0.1) / length)
         last = []  # the round before, without its second temporal
@@ -324,8 +321,6 @@ def run_legs(names, total, legs, seconds, until, env, keep):
                 begin = (first + number) * length + k * seconds
                 if begin + seconds > until:
                     break
-                time.sleep(max(0, begin + 0.01 - time.monotonic()))
-                r.limit(total * LEGS[key][1] // 100)
                 time.sleep(max(0, begin + SETTLE - time.monotonic()))
                 now.append((key, r.window(begin + seconds)))
                 if k == 0 and number > 1:
@@ -533,7 +528,7 @@ def simulate(solo, names, found, total, seconds=120):
                   f"    scaling: {max(0.01, -math.log(speed) / math.log(cores)):.3f}"]
     with tempfile.NamedTemporaryFile("w", suffix=".yaml", delete=False) as f:
         f.write("\n".join(lines) + "\n")
-    base = simulated_rates(f.name, "temporal", total * 110 // 100)
+    base = simulated_rates(f.name, "temporal", total)
     off = []
     for key in [k for k in found if k.startswith("zico-")]:
         rates = simulated_rates(f.name, "zico", total * LEGS[key][1] // 100)
@@ -667,7 +662,6 @@ def choose_cores(names, results):
 
 def measure(mixes, results, opt):
     folder = os.path.splitext(results.path)[0] + "-tides"
-    began = time.monotonic()
     choose_cores([n for m in mixes for n in MIXES[m]], results)
     missing = {n for m in mixes for n in MIXES[m]} - set(results.solo)
     if missing:
@@ -678,26 +672,34 @@ def measure(mixes, results, opt):
         total = sum_of_peaks(results.solo, names)
         longest = max(1 / results.solo[n]["rate"] for n in names)
         leg = min(30, max(opt.leg, 4 * len(names) * longest))  # in turn, the longest makes 4 steps
-        runs = {"legs": (opt.legs, {}), **{k: (["temporal", "zico-65"], e) for k, e in APART.items()}}
-        for which in opt.only:
-            legs, env = runs[which]
+        runs = [(which, legs, {}) for which, legs in by_budget(opt.legs) if "legs" in opt.only]
+        runs += [(k, ["temporal", "zico-65"], e) for k, e in APART.items() if k in opt.only]
+        for which, legs, env in runs:
+            budget = total * LEGS[legs[1]][1] // 100
 
             def keep(legs, base):
                 number = results.next_round(mix)
                 base = [statistics.mean(r) for r in zip(*base)]
                 for key, w in legs:
-                    if which != "legs" and key == "temporal":
+                    if which in APART and key == "temporal":
                         continue
-                    key = key if which == "legs" else which
+                    key = which if which in APART else key
                     results.add({"mix": mix, "key": key, "round": number, "base": base, **w})
                     progress = statistics.mean(r / b if b else 0 for r, b in zip(w["rate"], base))
-                    print(f"  {mix} {key}: " + " ".join(f"{r:.2f}" for r in w["rate"])
+                    print(f"  {mix} {which} {key}: " + " ".join(f"{r:.2f}" for r in w["rate"])
                           + f" steps/s, progress {progress:.3f}, others {w['others']:.2f}", flush=True)
-            until = (began if len(mixes) == 1 and len(opt.only) == 1 else time.monotonic()) + opt.seconds
             try:
-                run_legs(names, total, legs, leg, until, env, keep)
+                run_legs(names, budget, legs, leg, time.monotonic() + opt.seconds / len(runs), env, keep)
             except RuntimeError as e:
                 print(f"  {mix} {which}: {e}", flush=True)
+
+
+def by_budget(legs):
+    """A run for each budget: (its name, temporal and what has that budget)."""
+    runs = {}
+    for key in legs[1:]:
+        runs.setdefault(f"{LEGS[key][1]} %", ["temporal"]).append(key)
+    return list(runs.items())
 
 
 def words(allowed):
@@ -717,7 +719,7 @@ def main():
     p.add_argument("--only", type=words(["legs", *APART]), default=None,
                    help=f"of {','.join(['legs', *APART])}; with --mix legs")
     p.add_argument("--leg", type=float, default=6, help="seconds, at least; longer for long steps")
-    p.add_argument("--seconds", type=float, default=220, help="for one mix, or one run of its")
+    p.add_argument("--seconds", type=float, default=300, help="for one mix")
     p.add_argument("--results", default="out/share.jsonl", help="file that legs are appended to")
     p.add_argument("--report", action="store_true", help="measure nothing, show what was measured")
     p.add_argument("--json", help="file")
