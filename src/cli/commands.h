@@ -2,6 +2,8 @@
 #ifndef ZI_CLI_COMMANDS_H
 #define ZI_CLI_COMMANDS_H
 
+#include <stdatomic.h>
+
 #define ZI_EXIT_OK     0
 #define ZI_EXIT_FAILED 1
 #define ZI_EXIT_USAGE  2
@@ -17,5 +19,8 @@ int zi_cli_main(int argc, char **argv);
  * once more that was started without. */
 void zi_cli_calm_environment(void);
 void zi_cli_calm(const char *socket, char **argv);
+
+/* stop.c: from now on the first Ctrl-C (or SIGTERM) sets what is returned. */
+atomic_int *zi_cli_catch_stop(void);
 
 #endif /* ZI_CLI_COMMANDS_H */

@@ -1,7 +1,6 @@
 /* plan_cmd.c -- zico plan: memory against step time, for every planner. */
 #include "cli/commands.h"
 
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -159,25 +158,7 @@ end_progress(const wishes *w)
     fflush(stderr);
 }
 
-/* The first Ctrl-C asks for what was found so far; the second one ends the process as usual. */
-static atomic_int stop_asked;
-
-static void
-on_signal(int sig)
-{
-    (void)sig;
-    atomic_store(&stop_asked, 1);
-}
-
-static void
-catch_signals(void)
-{
-    struct sigaction act = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
-
-    sigemptyset(&act.sa_mask);
-    sigaction(SIGINT, &act, NULL);
-    sigaction(SIGTERM, &act, NULL);
-}
+static atomic_int *stop_asked; /* then what was found so far is printed */
 
 /* Before every step that is executed. */
 static bool
@@ -190,7 +171,7 @@ go_on(void *user, const zi_study_progress *p)
              p->round ? "executing" : "making ready", p->row->planner,
              zi_size_format(p->row->budget_bytes, size), round);
     show_progress(user, text, p->at, p->n, p->left_ns);
-    return !atomic_load(&stop_asked);
+    return !atomic_load(stop_asked);
 }
 
 /* What every planner says to every budget; ret_plans: one per row, NULL where none fits. */
@@ -200,7 +181,7 @@ plan_all(const wishes *w, zi_study *s, const zi_planner_ops **ops, size_t n_ops,
 {
     const size_t n = a->n_budgets * n_ops;
 
-    for (size_t i = 0; i < n && !atomic_load(&stop_asked); i++) {
+    for (size_t i = 0; i < n && !atomic_load(stop_asked); i++) {
         zi_study_row row;
         show_progress(w, "planning", i, n, 0);
         ZI_TRY(zi_study_plan(s, ops[i % n_ops], a->budget[i / n_ops], diag, &row,
@@ -248,7 +229,7 @@ study(const wishes *w, const zi_planner_ops **ops, size_t n_ops)
         zi_study_close(&s);
         return complain("--budgets wants sizes or shares of keep's peak: 100%,80%,600M");
     }
-    catch_signals();
+    stop_asked = zi_cli_catch_stop();
     st = ask_all(w, &s, ops, n_ops, &a, &diag);
     if (st >= 0) st = print_answer(w, &s, &a);
     bool any = false;
@@ -256,7 +237,7 @@ study(const wishes *w, const zi_planner_ops **ops, size_t n_ops)
     zi_vec_free(&a.rows);
     zi_study_close(&s);
     if (st < 0) return complain(*diag.text ? diag.text : zico_status_text(st));
-    if (atomic_load(&stop_asked))
+    if (atomic_load(stop_asked))
         return complain("stopped: this is what was found so far");
     return any ? ZI_EXIT_OK : ZI_EXIT_FAILED;
 }

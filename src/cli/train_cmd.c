@@ -17,28 +17,6 @@
 #define DEFAULT_STEPS    500
 #define EVAL_SAMPLES     2000
 
-static atomic_int stop_asked;
-
-static void
-on_signal(int sig)
-{
-    (void)sig;
-    atomic_store(&stop_asked, 1);
-}
-
-/* The first Ctrl-C asks; the second one ends the process as usual.  A file that grows beyond
- * the limit is a failed write, not an end. */
-static void
-catch_signals(void)
-{
-    struct sigaction act = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
-
-    signal(SIGXFSZ, SIG_IGN);
-    sigemptyset(&act.sa_mask);
-    sigaction(SIGINT, &act, NULL);
-    sigaction(SIGTERM, &act, NULL);
-}
-
 typedef struct train_words {
     zi_data_words data;
     const char   *optimizer, *decay, *save, *resume, *trace, *planner, *socket, *budget,
@@ -140,7 +118,6 @@ read_options(const train_words *w, const char *net, zi_run_options *o)
     o->trace = w->trace;
     o->eval_samples = w->eval;
     o->watch = w->watch;
-    o->stop = &stop_asked;
     int rc = read_budget(w, o);
     if (!rc) rc = read_optimizer(w, o);
     return rc ? rc : read_schedule(w, o);
@@ -293,6 +270,9 @@ zi_cmd_train(int argc, char **argv)
     zi_train_view_begin(&view);
     o.on_event = zi_train_view_event;
     o.user = &view;
-    catch_signals();
+    o.stop = zi_cli_catch_stop();
+    signal(
+        SIGXFSZ,
+        SIG_IGN); /* a file that grows beyond the limit is a failed write, not an end */
     return run(&o, &view, argv);
 }

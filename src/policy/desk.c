@@ -227,12 +227,7 @@ zi_desk_set_budget(zi_desk *d, uint64_t budget_bytes, uint64_t now_ns)
     if (budget_bytes < guaranteed_to_others(d, ZI_JOB_NONE)) return ZICO_E_BUDGET;
     st = zi_ledger_set_budget(d->ledger, budget_bytes, keep, &d->grant);
     if (st < 0) return st;
-    if (d->grant.n_punch)
-        zi_desk_emit(d,
-                     &(zi_effect){.kind = ZI_EFFECT_PUNCH,
-                                  .job = ZI_JOB_NONE,
-                                  .behind = ZI_JOB_NONE},
-                     &d->grant);
+    zi_desk_emit_punches(d);
     zi_desk_post(d, ZI_EVENT_BUDGET, ZI_JOB_NONE, 0, budget_bytes);
     zi_desk_settle(d);
     return st;

@@ -43,6 +43,17 @@ zi_desk_emit(zi_desk *d, const zi_effect *e, const zi_grant *grant)
 }
 
 void
+zi_desk_emit_punches(zi_desk *d)
+{
+    if (d->grant.n_punch == 0) return;
+    zi_desk_emit(d,
+                 &(zi_effect){.kind = ZI_EFFECT_PUNCH,
+                              .job = ZI_JOB_NONE,
+                              .behind = ZI_JOB_NONE},
+                 &d->grant);
+}
+
+void
 zi_desk_deny(zi_desk *d, zi_job_id job, uint32_t seq, zico_status why,
              uint64_t asked_bytes, uint64_t had_bytes, zi_hold hold)
 {

@@ -157,6 +157,7 @@ zi_desk_is_live(const zi_desk *d, zi_job_id job)
 zico_status zi_desk_reserve(zi_desk *d);
 /* grant: NULL, or d->grant as the ledger filled it.  Needs a reservation. */
 void zi_desk_emit(zi_desk *d, const zi_effect *e, const zi_grant *grant);
+void zi_desk_emit_punches(zi_desk *d); /* those of d->grant, if any */
 void zi_desk_deny(zi_desk *d, zi_job_id job, uint32_t seq, zico_status why,
                   uint64_t asked_bytes, uint64_t had_bytes, zi_hold hold);
 

@@ -125,12 +125,7 @@ sink_budget(zi_desk *d)
     uint64_t keep = d->budget_bytes - zi_desk_slack(d);
     uint64_t before = d->budget_bytes;
     (void)zi_ledger_set_budget(d->ledger, d->target_bytes, keep, &d->grant);
-    if (d->grant.n_punch)
-        zi_desk_emit(d,
-                     &(zi_effect){.kind = ZI_EFFECT_PUNCH,
-                                  .job = ZI_JOB_NONE,
-                                  .behind = ZI_JOB_NONE},
-                     &d->grant);
+    zi_desk_emit_punches(d);
     zi_desk_refresh(d);
     if (d->budget_bytes == d->target_bytes && before != d->target_bytes)
         zi_desk_post(d, ZI_EVENT_BUDGET, ZI_JOB_NONE, 0, d->target_bytes);

@@ -398,12 +398,7 @@ static void
 give_pages_back(zi_desk *d)
 {
     if (zi_desk_reserve(d) < 0 || zi_ledger_cool(d->ledger, &d->grant) < 0) return;
-    if (d->grant.n_punch)
-        zi_desk_emit(d,
-                     &(zi_effect){.kind = ZI_EFFECT_PUNCH,
-                                  .job = ZI_JOB_NONE,
-                                  .behind = ZI_JOB_NONE},
-                     &d->grant);
+    zi_desk_emit_punches(d);
 }
 
 void
