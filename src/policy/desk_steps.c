@@ -75,13 +75,17 @@ learning_gate(zi_desk *d, zi_job_id job, zi_job_id *behind)
 #define LEAD_PART 32u
 
 /* What a step surely needs of the worst that was seen.  A native job issues ahead of its kernels
- * and holds more the more there is; where memory is short it waits for its own returns. */
+ * and holds more the more there is; where memory is short it waits for its own returns.  Of one
+ * that was never seen: a region, as long as others hold any, for with none it would be stuck at
+ * its first request while others wait for it. */
 static uint64_t
 least_need(const zi_desk *d, zi_job_id job)
 {
     uint64_t worst = d->row[job].worst_bytes;
-    bool     waits = d->job[d->row[job].at].native && d->n_in_step == 0;
-    return waits ? worst - worst / LEAD_PART : worst;
+    bool     native = d->job[d->row[job].at].native;
+
+    if (worst == 0 && native && !zi_desk_has_all(d, job)) return d->view.region_bytes;
+    return native && d->n_in_step == 0 ? worst - worst / LEAD_PART : worst;
 }
 
 /* It would not fit if all others stood still: is it others' memory, or its own maximum, which
