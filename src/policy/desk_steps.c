@@ -76,16 +76,19 @@ learning_gate(zi_desk *d, zi_job_id job, zi_job_id *behind)
 
 /* What a step surely needs of the worst that was seen.  A native job issues ahead of its kernels
  * and holds more the more there is; where memory is short it waits for its own returns.  Of one
- * that was never seen: a region, as long as others hold any, for with none it would be stuck at
- * its first request while others wait for it. */
+ * that was never seen: a region, as long as others hold any and its own maximum allows it, for
+ * with none it would be stuck at its first request while others wait for it. */
 static uint64_t
 least_need(const zi_desk *d, zi_job_id job)
 {
-    uint64_t worst = d->row[job].worst_bytes;
-    bool     native = d->job[d->row[job].at].native;
+    const zi_job_view *v = &d->job[d->row[job].at];
+    uint64_t           worst = d->row[job].worst_bytes, unit = d->view.region_bytes;
+    uint64_t           max = v->limits.max_bytes;
 
-    if (worst == 0 && native && !zi_desk_has_all(d, job)) return d->view.region_bytes;
-    return native && d->n_in_step == 0 ? worst - worst / LEAD_PART : worst;
+    if (worst == 0 && v->native && !zi_desk_has_all(d, job) &&
+        (!max || v->fixed_bytes + unit <= max))
+        return unit;
+    return v->native && d->n_in_step == 0 ? worst - worst / LEAD_PART : worst;
 }
 
 /* It would not fit if all others stood still: is it others' memory, or its own maximum, which
