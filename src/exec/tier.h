@@ -48,8 +48,8 @@ typedef enum zi_tier_after {
 ZICO_NODISCARD zico_status zi_tier_write_bulk(zi_tier *t, uint64_t at, void *src,
                                               uint64_t n_bytes, zi_tier_after after);
 /* What was read is handed over in pieces, from several threads, in no order. */
-typedef zico_status zi_tier_put(void *arg, uint64_t from, const void *src,
-                                uint64_t n_bytes);
+typedef zico_status
+zi_tier_put(void *arg, uint64_t from, const void *src, uint64_t n_bytes);
 ZICO_NODISCARD zico_status zi_tier_read_bulk(zi_tier *t, uint64_t at, uint64_t n_bytes,
                                              zi_tier_put *put, void *arg);
 const zi_os               *zi_tier_os(const zi_tier *t);
