@@ -6,7 +6,7 @@
  *          the job with the least device time / weight goes next.  A job that has just ended a step
  *          and is still the one with the least gets GRACE to ask again, so that short steps
  *          come in bursts as their share demands and the device does not idle for it long.
- * CHECKED  desk_test.c: shares of device time within a step of the weights.
+ * CHECKED  desk_policies_test.c: shares of device time within a step of the weights.
  */
 #include "policy/policy_common.h"
 

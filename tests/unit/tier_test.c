@@ -209,24 +209,33 @@ all_at_once(void **state)
     t_rmdir(dir);
 }
 
+/* A tier in a folder of its own whose kernel is `os`, with room for what shared_pages makes. */
+static zi_tier *
+open_bulk(const zi_os *os, const char *dir)
+{
+    char     spec[4200];
+    zi_tier *t;
+
+    snprintf(spec, sizeof spec, "file:%s", dir);
+    expect_ok(zi_tier_open(os, spec, &t));
+    expect_ok(zi_tier_reserve(t, BULK));
+    return t;
+}
+
 /* A disk that fails half way: what was let go is read back, and memory is as it was; if it cannot
  * even be read, that is said. */
 static void
 fails_half_way(void **state)
 {
     const char *dir = t_tmpdir();
-    char        spec[4200];
     int         fd;
     uint8_t    *p = shared_pages(&fd);
     zi_os       os = *zi_os_real();
-    zi_tier    *t;
 
     (void)state;
     os.pwrite = failing_pwrite;
     os.pread = failing_pread;
-    snprintf(spec, sizeof spec, "file:%s", dir);
-    expect_ok(zi_tier_open(&os, spec, &t));
-    expect_ok(zi_tier_reserve(t, BULK));
+    zi_tier *t = open_bulk(&os, dir);
     fill(p);
     for (int n = 0; n < 10; n++) {
         atomic_store(&writes_left, n);
@@ -258,17 +267,13 @@ static void
 without_a_stage(void **state)
 {
     const char *dir = t_tmpdir();
-    char        spec[4200];
     int         fd;
     uint8_t    *p = shared_pages(&fd);
     zi_os       os = *zi_os_real();
-    zi_tier    *t;
 
     (void)state;
     os.map = no_map;
-    snprintf(spec, sizeof spec, "file:%s", dir);
-    expect_ok(zi_tier_open(&os, spec, &t));
-    expect_ok(zi_tier_reserve(t, BULK));
+    zi_tier *t = open_bulk(&os, dir);
     fill(p);
     expect_ok(zi_tier_write_bulk(t, 0, p, BULK, ZI_TIER_REMOVE));
     assert_int_equal(0, resident(fd));
