@@ -349,31 +349,37 @@ def import_only():
     return size, virtual
 
 
-def part_mix(args, results):
+def each_mix(args, results):
+    """Every mix in every round: its name, jobs, how many, the budget, threads for each of them."""
     peak = peaks(results)
-    base, _ = import_only()
     for _ in range(args.rounds):
         for name in args.mixes:
             mix = MIXES[name]
-            n = len(mix)
-            budget, threads = budget_of(mix, peak), max(1, (os.cpu_count() or 1) // n)
-            others = Others()
-            free, ends = run_all([words(j) for j in mix], [env(threads)] * n)
+            yield (name, mix, len(mix), budget_of(mix, peak),
+                   max(1, (os.cpu_count() or 1) // len(mix)))
+
+
+def part_mix(args, results):
+    peak = peaks(results)
+    base, _ = import_only()
+    for name, mix, n, budget, threads in each_mix(args, results):
+        others = Others()
+        free, ends = run_all([words(j) for j in mix], [env(threads)] * n)
+        must(ends)
+        with Broker(budget) as b:
+            watch = Watch(b)
+            follow = args.cores == "follow"
+            shared, ends = run_all([b.command(words(j), args.cores) for j in mix],
+                                   [env(0 if follow else threads)] * n, watch=watch)
             must(ends)
-            with Broker(budget) as b:
-                watch = Watch(b)
-                follow = args.cores == "follow"
-                shared, ends = run_all([b.command(words(j), args.cores) for j in mix],
-                                       [env(0 if follow else threads)] * n, watch=watch)
-                must(ends)
-                booked = b.status()["peak_bytes"]
-            results.add(part="mix", n=name, jobs=[j.name for j in mix], free=free, zico=shared,
-                        budget=budget, peaks=sum(peak[j.name] for j in mix), booked=booked,
-                        kernel=watch.most, baseline=n * base, looks=watch.looks,
-                        waits=dict(watch.waits), ends=[round(e[3], 1) for e in ends],
-                        others=others.cores())
-            if booked > budget:
-                sys.exit("pytorch_share: over budget")
+            booked = b.status()["peak_bytes"]
+        results.add(part="mix", n=name, jobs=[j.name for j in mix], free=free, zico=shared,
+                    budget=budget, peaks=sum(peak[j.name] for j in mix), booked=booked,
+                    kernel=watch.most, baseline=n * base, looks=watch.looks,
+                    waits=dict(watch.waits), ends=[round(e[3], 1) for e in ends],
+                    others=others.cores())
+        if booked > budget:
+            sys.exit("pytorch_share: over budget")
 
 
 class Clocked:
@@ -430,28 +436,23 @@ def rates(args, commands, environment, watch=None):
 
 
 def part_steady(args, results):
-    peak = peaks(results)
     base, _ = import_only()
-    for _ in range(args.rounds):
-        for name in args.mixes:
-            mix = MIXES[name]
-            n = len(mix)
-            budget, threads = budget_of(mix, peak), max(1, (os.cpu_count() or 1) // n)
-            commands = [words(j, 1 << 20) for j in mix]
-            others = Others()
-            free = rates(args, commands, env(threads))
-            print(f"mix {name}, no limit: {free} steps/s", file=sys.stderr, flush=True)
-            with Broker(budget) as b:
-                watch = Watch(b)
-                zico = rates(args, [b.command(c, args.cores) for c in commands],
-                             env(0 if args.cores == "follow" else threads), watch)
-                booked = b.status()["peak_bytes"]
-            results.add(part="steady", n=name, jobs=[j.name for j in mix], free=free, zico=zico,
-                        budget=budget, booked=booked, kernel=watch.most, baseline=n * base,
-                        looks=watch.looks, waits=dict(watch.waits), cores=args.cores,
-                        others=others.cores())
-            if booked > budget:
-                sys.exit("pytorch_share: over budget")
+    for name, mix, n, budget, threads in each_mix(args, results):
+        commands = [words(j, 1 << 20) for j in mix]
+        others = Others()
+        free = rates(args, commands, env(threads))
+        print(f"mix {name}, no limit: {free} steps/s", file=sys.stderr, flush=True)
+        with Broker(budget) as b:
+            watch = Watch(b)
+            zico = rates(args, [b.command(c, args.cores) for c in commands],
+                         env(0 if args.cores == "follow" else threads), watch)
+            booked = b.status()["peak_bytes"]
+        results.add(part="steady", n=name, jobs=[j.name for j in mix], free=free, zico=zico,
+                    budget=budget, booked=booked, kernel=watch.most, baseline=n * base,
+                    looks=watch.looks, waits=dict(watch.waits), cores=args.cores,
+                    others=others.cores())
+        if booked > budget:
+            sys.exit("pytorch_share: over budget")
 
 
 def part_limit(args, results):

@@ -5,7 +5,7 @@
  *          claims of all admitted ones and its own fit the budget, and stays admitted until it
  *          leaves or a lowered budget pushes the youngest out.  Admitted jobs run whenever there
  *          is a core for them; if there are more jobs than cores, the least served goes first.
- * CHECKED  desk_test.c: reserved peaks never exceed the budget; who does not fit waits with
+ * CHECKED  desk_policies_test.c: reserved peaks never exceed the budget; who does not fit waits with
  *          ADMISSION until somebody leaves.
  */
 #include "policy/policy_common.h"
