@@ -53,6 +53,22 @@ zi_desk_note_wait(zi_desk *d, zi_job_id job)
 
 /* -- may it go? --------------------------------------------------------------------------- */
 
+/* Who holds something, wants more before its first step, and can meanwhile not be moved out. */
+static zi_job_id
+somebody_loading(const zi_desk *d, zi_job_id but)
+{
+    for (size_t i = 0; i < d->n_jobs; i++) {
+        const zi_job_view *v = &d->job[i];
+        const zi_desk_row *j = &d->row[v->id];
+        if (v->id != but && v->native && !j->in_step && v->fixed_bytes > 0 &&
+            zi_desk_waits_for_memory(d, j))
+            return v->id;
+    }
+    return ZI_JOB_NONE;
+}
+
+/* What a first step takes is not known.  It must not begin beside a job that could not make room
+ * for it: such a one is loaded first, and this one moves out for it if need be. */
 static zi_reason
 learning_gate(zi_desk *d, zi_job_id job, zi_job_id *behind)
 {
@@ -64,7 +80,9 @@ learning_gate(zi_desk *d, zi_job_id job, zi_job_id *behind)
         *behind = d->hung != ZI_JOB_NONE ? d->hung : d->biggest;
         if (d->n_in_step > 0)
             return d->hung != ZI_JOB_NONE ? ZI_REASON_HANG : ZI_REASON_LEARNING;
-        *behind = ZI_JOB_NONE;
+        *behind =
+            d->job[d->row[job].at].can_suspend ? somebody_loading(d, job) : ZI_JOB_NONE;
+        if (*behind != ZI_JOB_NONE) return ZI_REASON_MEMORY;
     } else if (d->learner_asking != ZI_JOB_NONE && d->hung == ZI_JOB_NONE) {
         *behind = d->learner_asking; /* unless somebody hangs: that could last */
         return ZI_REASON_LEARNING;

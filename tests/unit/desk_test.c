@@ -494,6 +494,35 @@ learner_claims_what_came_free(void **state)
     close_office(&o);
 }
 
+/* A first step does not begin beside a job that still loads and could not make room for it: it moves
+ * out, the other is loaded, and both go on. */
+static void
+learner_moves_out_for_who_loads(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "spatial", 10);
+    zi_job_id a = join_as(&o, (zi_job_spec){0});
+    zi_job_id b = join_as(&o, (zi_job_spec){.features = ZI_FEATURE_SUSPEND});
+    assert_true(get(&o, a, ZI_HOLD_FIXED, 3));
+    assert_true(get(&o, b, ZI_HOLD_FIXED, 3));
+    uint32_t seq = ask(&o, a, ZI_HOLD_FIXED, 5, UINT64_MAX);
+    assert_false(begin(&o, b, 0));
+    assert_true(heard(&o, b, ZI_EFFECT_SUSPEND).any);
+    give_back(&o, b);
+    expect_ok(zi_desk_suspended(o.d, b, ZICO_OK, o.now));
+    listen(&o);
+    assert_int_equal(seq, heard(&o, a, ZI_EFFECT_GRANT).e.seq);
+    assert_true(begin(&o, a, 0));
+    at(&o, o.now + 10 * S);
+    assert_false(heard(&o, b, ZI_EFFECT_DENY).any);
+    expect_ok(zi_desk_leave(o.d, a, o.now));
+    listen(&o);
+    assert_true(heard(&o, b, ZI_EFFECT_RESUME).any);
+    close_office(&o);
+}
+
 /* A job that is being learnt claims all there is.  If that becomes less meanwhile, as after a restart
  * of the broker, when jobs come back with private bytes, it goes on within what is left. */
 static void
@@ -657,6 +686,7 @@ main(void)
         cmocka_unit_test(a_moments_wait_is_not_the_end),
         cmocka_unit_test(age_keeps_no_step_from_ending),
         cmocka_unit_test(learner_claims_what_came_free),
+        cmocka_unit_test(learner_moves_out_for_who_loads),
         cmocka_unit_test(learner_goes_on_with_what_is_left),
         cmocka_unit_test(alone_it_takes_what_is_free),
         cmocka_unit_test(who_waits_cannot_leave),
