@@ -410,26 +410,33 @@ class Clocked:
         self.reader.join()
 
 
+def await_all(scripts, done, watch=None):
+    """Until done() holds of every script; looked at meanwhile, if there is a watch."""
+    while not all(done(s) for s in scripts):
+        if watch:
+            watch.look([s.process.pid for s in scripts])
+        time.sleep(0.25)
+        if any(s.process.poll() is not None for s in scripts):
+            sys.exit("pytorch_share: a script ended early")
+
+
 def rates(args, commands, environment, watch=None):
-    """Steps per second of each, all at once, once everybody has done WARM_STEPS."""
-    scripts, begin = [Clocked(c, environment) for c in commands], None
+    """Steps per second of each, all at once, once everybody has done WARM_STEPS.  Looking costs 33 ms of a
+    core (the kernel counts pages one by one), so it is done afterwards, for a third of the time."""
+    scripts = [Clocked(c, environment) for c in commands]
     try:
-        while True:
-            if watch:
-                watch.look([s.process.pid for s in scripts])
-            time.sleep(1.0)  # looking costs the jobs some ms of a core
-            if any(s.process.poll() is not None for s in scripts):
-                sys.exit("pytorch_share: a script ended early")
-            now = time.perf_counter()
-            if begin is None and all(len(s.ends) > WARM_STEPS for s in scripts):
-                begin = now
-                if watch:
-                    watch.waits.clear()
-                    watch.looks = 0
-            # to the last whole step of everybody, so that no part of one is guessed
-            if begin is not None and all(s.ends[-1] >= begin + args.seconds for s in scripts):
-                end = begin + args.seconds
-                return [s.steps(begin, end) / args.seconds for s in scripts]
+        await_all(scripts, lambda s: len(s.ends) > WARM_STEPS, watch)
+        if watch:
+            watch.waits.clear()
+            watch.looks = 0
+        begin = time.perf_counter()
+        end = begin + args.seconds
+        # to the last whole step of everybody, so that no part of one is guessed
+        await_all(scripts, lambda s: s.ends[-1] >= end)
+        if watch:
+            until = time.perf_counter() + args.seconds / 3
+            await_all(scripts, lambda _: time.perf_counter() >= until, watch)
+        return [s.steps(begin, end) / args.seconds for s in scripts]
     finally:
         for s in scripts:
             s.stop()

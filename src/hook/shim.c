@@ -22,6 +22,7 @@
 #define CACHE_BYTES    ((uint64_t)64 << 20)
 #define CACHE_IDLE     2u /* steps after which a cached extent goes back */
 #define STRETCH_PEAKS  8u /* without steps: so many peaks of bytes taken count as one */
+#define KEEP_CACHE_NS  100000000u  /* a wait in a step that is not worth charging anew */
 #define FRUGAL_NS      5000000000u /* after the broker has asked for idle memory */
 #define WEIGH_TAKES    32u /* large blocks of a step between two looks at the small ones */
 #define ASIDE_MAX      16u /* times that a step gives way, before it is refused memory */
@@ -399,18 +400,24 @@ widen_hull(const void *p, size_t size)
         atomic_store(&zi_hot_state.pool_hi, at + size);
 }
 
+/* As with charges our own idle memory goes before anybody waits long, but not at once: what is freed
+ * in a step is mostly taken again in it (gradients that are dropped and made anew).  Charged a
+ * second time it would be more than the step claimed, and others may be waiting for its end. */
 static zico_status
 borrow_patiently(size_t size, size_t align, void **ret)
 {
-    if (shim.extents.cached_bytes > 0) {
-        zico_status st = shim.lender.take(shim.lender.self, size, align, 0, ret);
-        if (!is_refusal(st)) return st;
+    uint64_t wait_ns = shim.opt.max_wait_ns;
+
+    if (shim.extents.cached_bytes > 0 && wait_ns > KEEP_CACHE_NS) {
+        zico_status st =
+            shim.lender.take(shim.lender.self, size, align, KEEP_CACHE_NS, ret);
+        if (!is_refusal(st) || st == ZICO_E_NOMEM) return st;
         trim_cache(0);
+        wait_ns = wait_ns == UINT64_MAX ? wait_ns : wait_ns - KEEP_CACHE_NS;
     }
-    return shim.lender.take(shim.lender.self, size, align, shim.opt.max_wait_ns, ret);
+    return shim.lender.take(shim.lender.self, size, align, wait_ns, ret);
 }
 
-/* As with charges: our own idle memory goes before anybody waits. */
 static zico_status
 borrow(size_t size, size_t align, void **ret)
 {

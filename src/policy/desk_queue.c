@@ -256,15 +256,18 @@ is_aged(const zi_desk *d, uint64_t arrived_ns)
     return d->now_ns - arrived_ns >= ZI_DESK_AGE_NS;
 }
 
-/* Does an older request keep this one back?  Not what was promised; and who waits outside a step
- * waits for steps to end, so it must not keep one from ending. */
+/* Does an older request keep this one back?  Not what was promised.  Nor what a step needs to end,
+ * if that is safe: who waits inside a step waits for others' to end, and no new one begins
+ * meanwhile.  Only lasting memory stays behind who waits for it outside, as long as another
+ * step may end and serve that. */
 static bool
 is_held_by_age(const zi_desk *d, const zi_request *req)
 {
     if (d->aged == ZI_JOB_NONE || d->aged == req->job || is_promised(d, req))
         return false;
-    bool ends = d->row[req->job].in_step && req->hold == ZI_HOLD_STEP;
-    return d->row[d->aged].in_step || !ends;
+    if (!d->row[req->job].in_step) return true;
+    if (req->hold == ZI_HOLD_STEP || d->row[d->aged].in_step) return false;
+    return d->n_in_step > 1;
 }
 
 static void

@@ -157,6 +157,26 @@ large_request_is_not_starved(void **state)
     close_office(&o);
 }
 
+/* D3: an old request of a step that waits for another's end does not keep that one from ending: what
+ * the other takes beyond its claim is granted if it is safe. */
+static void
+charge_lets_its_step_end(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "spatial", 12);
+    zi_job_id a = run(&o, 5, 4), b = run(&o, 7, 5);
+    ask(&o, a, ZI_HOLD_STEP, 4, UINT64_MAX);
+    assert_int_equal(ZI_REASON_MEMORY, why(&o, a));
+    at(&o, o.now + 250 * MS);
+    assert_true(get(&o, b, ZI_HOLD_PRIVATE, 1));
+    assert_true(get(&o, b, ZI_HOLD_STEP, 2));
+    give_back(&o, b);
+    assert_true(heard(&o, a, ZI_EFFECT_GRANT).any);
+    close_office(&o);
+}
+
 /* D5: a job beyond its claim that cannot be served is refused after a while; the one that
  * stays within its claim never is. */
 static void
@@ -672,6 +692,7 @@ main(void)
         cmocka_unit_test(unsafe_grant_waits),
         cmocka_unit_test(own_limit_is_the_reason),
         cmocka_unit_test(large_request_is_not_starved),
+        cmocka_unit_test(charge_lets_its_step_end),
         cmocka_unit_test(who_exceeds_its_claim_is_refused),
         cmocka_unit_test(mutual_excess_is_resolved),
         cmocka_unit_test(raising),
