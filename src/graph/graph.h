@@ -340,7 +340,8 @@ typedef struct zi_optim {
 zi_optim zi_optim_default(zi_optim_kind kind);
 
 /* One update node per parameter, each placed as soon as the gradient is finished and the
- * parameter has been read for the last time (with clip_norm: at the end). */
+ * parameter has been read for the last time (with clip_norm: at the end).  Predictions that are read
+ * within the step are outputs no more: nobody looks at them while training. */
 ZICO_NODISCARD zico_status zi_graph_add_update(zi_graph *g, const zi_optim *opt,
                                                zi_graph_diag *diag);
 

@@ -204,6 +204,21 @@ add_all(update *u)
     return ZICO_OK;
 }
 
+/* Who trains looks at the loss.  A prediction that the loss reads would stay to the end of the step
+ * for nobody, and its gradient could not take its place. */
+static void
+let_predictions_end(zi_graph *g)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < g->n_outputs; i++) {
+        const zi_tensor *t = &g->tensors[g->outputs[i]];
+        if (t->role != ZI_ROLE_ACTIVATION || t->n_readers == 0)
+            g->outputs[kept++] = g->outputs[i];
+    }
+    g->n_outputs = kept;
+}
+
 zico_status
 zi_graph_add_update(zi_graph *g, const zi_optim *opt, zi_graph_diag *diag)
 {
@@ -222,5 +237,6 @@ zi_graph_add_update(zi_graph *g, const zi_optim *opt, zi_graph_diag *diag)
     if (!u.grad) return ZICO_E_NOMEM;
     zico_status st = add_all(&u);
     zi_free(u.grad);
+    if (st >= 0) let_predictions_end(g);
     return st;
 }

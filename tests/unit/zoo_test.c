@@ -156,6 +156,23 @@ errors_help(void **state)
     assert_false(zi_zoo_knows("model.onnx"));
 }
 
+/* Predictions stay to the end only where somebody looks at them: not in a training step. */
+static void
+predictions_end_with_the_loss(void **state)
+{
+    (void)state;
+    zi_graph    *g = net("lstm_lm:vocab=50,width=8,hidden=8,seq=5", 4, true);
+    zi_tensor_id logits = g->outputs[0];
+    assert_int_equal(1, g->n_outputs);
+    assert_true(zi_graph_lives_on(g, logits));
+    expect_ok(zi_graph_differentiate(g, g->loss, NULL));
+    assert_true(zi_graph_lives_on(g, logits));
+    zi_optim o = zi_optim_default(ZI_OPTIM_SGD);
+    expect_ok(zi_graph_add_update(g, &o, NULL));
+    assert_int_equal(0, g->n_outputs);
+    zi_graph_free(g);
+}
+
 /* A residual network's tide: the peak is near the end of the forward pass, and far above
  * what lasts; fusing never raises it. */
 static void
@@ -195,9 +212,13 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_counts), cmocka_unit_test(whole_steps),
-        cmocka_unit_test(small_ones_learn), cmocka_unit_test(errors_help),
-        cmocka_unit_test(tide_of_resnet),   cmocka_unit_test(long_lstm),
+        cmocka_unit_test(published_counts),
+        cmocka_unit_test(whole_steps),
+        cmocka_unit_test(small_ones_learn),
+        cmocka_unit_test(errors_help),
+        cmocka_unit_test(predictions_end_with_the_loss),
+        cmocka_unit_test(tide_of_resnet),
+        cmocka_unit_test(long_lstm),
     };
     return t_main(tests);
 }
