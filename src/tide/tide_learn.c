@@ -12,6 +12,9 @@
  *   does not                      OUTLIER  kept aside as a suspect; the stored tide stays
  *   does not, but resembles the   NEW      a second witness in a row: the job has changed
  *   suspect of the step before
+ *   does not, but takes and       SAME     something else on the machine held a part of it up.  The
+ *   returns the same bytes in              stored curve stays, until two in a row are held up alike
+ *   the same order
  *
  * One odd step (an evaluation, a checkpoint) therefore changes nothing, and a real change
  * is followed after two steps.  A job with 6 odd steps among the last 16 does not repeat.
@@ -26,6 +29,7 @@
 #define ODD_STEPS_MAX  5u /* among HISTORY_STEPS, of a job that repeats */
 #define PEAK_TOLERANCE 0.10
 #define AREA_TOLERANCE 0.20
+#define BYTE_TOLERANCE 0.10 /* of the area over bytes moved instead of time */
 
 static bool
 near_peak(uint64_t a, uint64_t b)
@@ -34,18 +38,26 @@ near_peak(uint64_t a, uint64_t b)
     return (double)(more - less) <= PEAK_TOLERANCE * (double)more;
 }
 
+/* Where point i lies on an axis of length 1: time, or bytes moved. */
+static double
+place_of(const zi_tide *t, uint32_t i, bool by_bytes)
+{
+    double all =
+        by_bytes ? (double)t->moved_bytes[t->n_points - 1] : (double)t->length_ns;
+    double at = by_bytes ? (double)t->moved_bytes[i] : (double)t->point[i].at_ns;
+    return all > 0 ? at / all : at;
+}
+
 /* Area between the two curves and under the first one, both scaled to length 1. */
 static double
-area_between(const zi_tide *a, const zi_tide *b, double *ret_area)
+area_between(const zi_tide *a, const zi_tide *b, bool by_bytes, double *ret_area)
 {
-    double   la = a->length_ns ? (double)a->length_ns : 1;
-    double   lb = b->length_ns ? (double)b->length_ns : 1;
     double   at = 0, ha = 0, hb = 0, between = 0, area = 0;
     uint32_t i = 0, j = 0;
 
     while (at < 1) {
-        double ta = i < a->n_points ? (double)a->point[i].at_ns / la : 1;
-        double tb = j < b->n_points ? (double)b->point[j].at_ns / lb : 1;
+        double ta = i < a->n_points ? place_of(a, i, by_bytes) : 1;
+        double tb = j < b->n_points ? place_of(b, j, by_bytes) : 1;
         double next = ta < tb ? ta : tb;
         if (next > 1 || (i == a->n_points && j == b->n_points)) next = 1;
         between += (ha > hb ? ha - hb : hb - ha) * (next - at);
@@ -65,8 +77,26 @@ resembles(const zi_tide *a, const zi_tide *b)
     double area, between;
 
     if (!near_peak(a->peak_bytes, b->peak_bytes)) return false;
-    between = area_between(a, b, &area);
+    between = area_between(a, b, false, &area);
     return between <= AREA_TOLERANCE * area || between == 0;
+}
+
+static bool
+is_counted(const zi_tide *t)
+{
+    return t->n_points > 0 && t->moved_bytes[t->n_points - 1] > 0;
+}
+
+/* The same bytes in the same order, whatever time went by between them. */
+static bool
+moves_alike(const zi_tide *a, const zi_tide *b)
+{
+    double area, between;
+
+    if (!is_counted(a) || !is_counted(b)) return false;
+    if (!near_peak(a->peak_bytes, b->peak_bytes)) return false;
+    between = area_between(a, b, true, &area);
+    return between <= BYTE_TOLERANCE * area;
 }
 
 /* Stretch `t` to another length. */
@@ -111,31 +141,44 @@ remember(zi_tide_learner *l, bool odd)
     l->n_odd_total = (uint32_t)__builtin_popcount(l->history);
 }
 
+/* The newest curve is the best guess of the next one. */
+static void
+refine(zi_tide_learner *l, const zi_tide *observed)
+{
+    uint32_t n_seen = l->tide.n_seen;
+    uint64_t length = follow_length(l->tide.length_ns, observed->length_ns);
+
+    l->tide = *observed;
+    set_length(&l->tide, length);
+    keep_order(&l->tide);
+    l->tide.n_seen = n_seen < UINT32_MAX ? n_seen + 1 : n_seen;
+    l->n_odd_in_row = 0;
+    zi_assert_slow(zi_tide_verify(&l->tide) == ZICO_OK);
+}
+
 zi_tide_change
 zi_tide_learn(zi_tide_learner *l, const zi_tide *observed)
 {
-    uint32_t n_seen = l->tide.n_seen;
-
     zi_assert_slow(zi_tide_verify(observed) == ZICO_OK);
-    if (n_seen == 0 && l->tide.n_points == 0) { /* the first one */
+    if (l->tide.n_seen == 0 && l->tide.n_points == 0) { /* the first one */
         l->tide = *observed;
         l->tide.n_seen = 1;
         remember(l, false);
         return ZI_TIDE_SAME;
     }
     if (resembles(&l->tide, observed)) {
-        uint64_t length = follow_length(l->tide.length_ns, observed->length_ns);
-        l->tide = *observed;
-        set_length(&l->tide, length);
-        keep_order(&l->tide);
-        l->tide.n_seen = n_seen < UINT32_MAX ? n_seen + 1 : n_seen;
-        l->n_odd_in_row = 0;
+        refine(l, observed);
         remember(l, false);
-        zi_assert_slow(zi_tide_verify(&l->tide) == ZICO_OK);
         return ZI_TIDE_SAME;
     }
-    remember(l, true);
-    if (l->n_odd_in_row > 0 && resembles(&l->last_odd, observed)) {
+    bool held_up = moves_alike(&l->tide, observed);
+    bool again = l->n_odd_in_row > 0 && resembles(&l->last_odd, observed);
+    remember(l, !held_up);
+    if (again && held_up) {
+        refine(l, observed);
+        return ZI_TIDE_SAME;
+    }
+    if (again) {
         l->tide = *observed;
         l->tide.n_seen = 2;
         l->n_odd_in_row = 0;
@@ -143,7 +186,7 @@ zi_tide_learn(zi_tide_learner *l, const zi_tide *observed)
     }
     l->last_odd = *observed;
     l->n_odd_in_row = 1;
-    return ZI_TIDE_OUTLIER;
+    return held_up ? ZI_TIDE_SAME : ZI_TIDE_OUTLIER;
 }
 
 int

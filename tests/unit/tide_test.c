@@ -167,6 +167,38 @@ learner_ignores_stretching(void **state)
     zi_tide_recorder_free(rec);
 }
 
+/* A step that something else held up at a place of its own each time is the same step, and the stored
+ * curve keeps its shape; held up at the same place twice, it is followed. */
+static void
+learner_ignores_hold_ups(void **state)
+{
+    enum { N = 40 };
+    zi_tide_recorder *rec;
+    zi_tide_learner   l = {0};
+    zi_tide           usual, t;
+
+    (void)state;
+    expect_ok(zi_tide_recorder_new(&rec));
+    record_saw(rec, N, 10 * MB, 100 * MS, &usual);
+    zi_tide_learn(&l, &usual);
+    for (unsigned i = 0; i < 40; i++) {
+        unsigned at = i / 2 % 2 ? 5 : 60; /* low and long, or high and long */
+        uint64_t now = 0;
+        zi_tide_recorder_begin(rec, 0);
+        for (unsigned k = 0; k < 2 * N; k++) {
+            zi_tide_recorder_add(rec, now, k < N ? 10 * MB : -10 * MB);
+            now += k == at ? 150 * MS : 1250000;
+        }
+        zi_tide_recorder_end(rec, now, &t);
+        assert_int_equal(ZI_TIDE_SAME, zi_tide_learn(&l, &t));
+        expect_ok(zi_tide_verify(&l.tide));
+        if (i == 0) assert_int_equal(zi_tide_mean(&usual), zi_tide_mean(&l.tide));
+    }
+    assert_true(zi_tide_repeats(&l));
+    assert_int_not_equal(zi_tide_mean(&usual), zi_tide_mean(&l.tide));
+    zi_tide_recorder_free(rec);
+}
+
 /* A job that alternates between two shapes is found out, and forgiven when it settles. */
 static void
 learner_sees_what_does_not_repeat(void **state)
@@ -277,6 +309,7 @@ main(void)
         cmocka_unit_test(more_falls_than_rises),
         cmocka_unit_test(learner_wants_two_witnesses),
         cmocka_unit_test(learner_ignores_stretching),
+        cmocka_unit_test(learner_ignores_hold_ups),
         cmocka_unit_test(learner_sees_what_does_not_repeat),
         cmocka_unit_test(text_round_trip),
         cmocka_unit_test(text_names_the_bad_line),
