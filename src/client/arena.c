@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 
 #define SHED_AT_ONCE 64u
+#define AHEAD        2u /* regions */
 
 /* -- lanes --------------------------------------------------------------------------------------------- */
 
@@ -155,6 +156,15 @@ give_back(zi_arena *a, zi_heap *h, zi_lease *const *leases, size_t n)
     zi_session_give_back_all(a->session, leases, n, fence_behind(a, h));
 }
 
+/* More than `keep` are empty: all of them but one go at once, so that blocks that come and go
+ * around the bound do not cost a message each. */
+static size_t
+shed_some(zi_heap *h, uint32_t keep, zi_lease **ret_leases)
+{
+    if (h->n_empty <= keep) return 0;
+    return zi_heap_shed(h, keep > 0, ret_leases, SHED_AT_ONCE);
+}
+
 static void
 shed(zi_arena *a, zi_heap *h, uint32_t keep)
 {
@@ -163,7 +173,7 @@ shed(zi_arena *a, zi_heap *h, uint32_t keep)
 
     do {
         pthread_mutex_lock(&h->mu);
-        n = h->unfenced ? 0 : zi_heap_shed(h, keep, leases, SHED_AT_ONCE);
+        n = h->unfenced ? 0 : shed_some(h, keep, leases);
         if (n > 0) h->n_rising = 0;
         pthread_mutex_unlock(&h->mu);
         give_back(a, h, leases, n);
@@ -226,12 +236,12 @@ free_block(zi_arena *a, uint32_t record, zi_stream *stream)
     bool more_empty = h->n_empty > n_empty || h->n_empty > a->keep;
     if (stream && more_empty) record_behind(a, h, stream);
     if (h->n_empty > a->keep && !h->unfenced) {
-        n = zi_heap_shed(h, a->keep, leases, SHED_AT_ONCE);
+        n = shed_some(h, a->keep, leases);
         h->n_rising = 0;
     }
     pthread_mutex_unlock(&h->mu);
     give_back(a, h, leases, n);
-    if (n == SHED_AT_ONCE) shed(a, h, a->keep);
+    if (n == SHED_AT_ONCE) shed(a, h, a->keep > 0);
 }
 
 /* -- blocks that another stream freed --------------------------------------------------------------- */
@@ -384,7 +394,8 @@ add_lease(zi_arena *a, zi_heap *h, zi_lease *lease)
     return done == n ? ZICO_OK : ZICO_E_LIMIT;
 }
 
-/* A second lease without a return between: the tide rises, ask for the next one now. */
+/* A second lease without a return between: the tide rises, ask for the next one now.  Not where
+ * blocks are larger than what may be asked for ahead: it would be of no use to them. */
 static zico_status
 lease_more(zi_arena *a, zi_heap *h, size_t size_bytes, uint64_t wait_ns)
 {
@@ -392,7 +403,8 @@ lease_more(zi_arena *a, zi_heap *h, size_t size_bytes, uint64_t wait_ns)
 
     ZI_TRY(zi_session_lease(a->session, h->cls, size_bytes, 0, wait_ns, &lease));
     ZI_TRY(add_lease(a, h, lease));
-    if (h->n_rising >= 2) zi_session_lease_ahead(a->session, h->cls, 2);
+    if (h->n_rising >= 2 && size_bytes <= AHEAD * zi_session_region_bytes(a->session))
+        zi_session_lease_ahead(a->session, h->cls, AHEAD);
     return ZICO_OK;
 }
 
@@ -453,6 +465,8 @@ alloc_slowly(zi_arena *a, zi_heap *h, uint32_t old, uint32_t n, uint32_t align_g
         st = take_from_lanes(a, h, n, align_g, size_bytes, ret_record);
         if (st != ZICO_E_BUSY) return st;
     }
+    if (a->keep > ZI_ARENA_KEEP)
+        shed(a, h, 0); /* nobody waits with what it does not use */
     for (;;) {
         ZI_TRY(lease_more(a, h, size_bytes, wait_ns));
         st = take_from_heap(a, h, 0, n, align_g, size_bytes, ret_record);

@@ -45,8 +45,9 @@ void        zi_arena_release(zi_arena *a, void *block, zi_stream *stream);
 bool   zi_arena_owns(const zi_arena *a, const void *p);
 size_t zi_arena_usable(zi_arena *a, const void *block); /* 0: not a live block */
 
-/* How many empty regions of each class are kept for the next block (at first one) instead of
- * going back at once.  Set before the first block. */
+/* How many empty regions of each class are kept for the next blocks (at first one) instead of going
+ * back at once; when there are more, all but one go back, and before more is leased all do, if it is
+ * more than one.  Set before the first block. */
 void zi_arena_keep(zi_arena *a, uint32_t n_regions);
 
 /* Give back what is held but empty (end of a step).  Called by the thread that feeds the

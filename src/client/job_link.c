@@ -325,6 +325,8 @@ zi_link_ask(zi_session *s, zi_pending *p)
     p->listed = true;
     p->next = s->pending;
     s->pending = p;
+    /* whoever asks reads the answer itself; it may be there before sending returns */
+    if (p != &s->ahead) zi_link_arm(s, false);
     if (s->state == ZI_LINK_JOINED) zi_link_send_pending(s, p);
 }
 

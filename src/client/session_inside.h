@@ -159,7 +159,8 @@ bool zi_link_send(zi_session *s, const int *fds, size_t n_fds);
 /* With mu held.  The broker takes ZI_WIRE_ASKS_MAX requests of a job at a time and drops who sends
  * more again and again: wait until there is room for one.  E_BUSY: deadline 0 and there is none. */
 zico_status zi_link_await_room(zi_session *s, uint64_t deadline_ns);
-/* With mu held.  Put a request on the list and on the wire, under a new seq. */
+/* With mu held.  Put a request on the list and on the wire, under a new seq.  All but what is taken
+ * ahead is awaited at once: from here on the keeper does not look at the socket. */
 void zi_link_ask(zi_session *s, zi_pending *p);
 /* With mu held.  Wait for the answer; p is off the list afterwards, except that a STEP_ASK
  * comes back unanswered when the broker wants us out or in (suspend_asked, resume_asked). */

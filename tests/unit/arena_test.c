@@ -528,6 +528,31 @@ lanes_share_what_is_held(void **state)
     assert_int_equal(0, leased(f));
 }
 
+/* Empty regions are kept up to what was set; one more, and all but one go back; and all of them go
+ * before more is leased. */
+static void
+keeps_some_and_gives_back_many(void **state)
+{
+    fixture *f = *state;
+    void    *p[5];
+
+    zi_arena_keep(f->a, 8);
+    for (int i = 0; i < 5; i++) p[i] = get(f, ZICO_CLASS_STEP, 4 * MIB);
+    for (int i = 0; i < 4; i++) zi_arena_release(f->a, p[i], NULL);
+    assert_int_equal(20 * MIB, leased(f));
+    verify(f);
+    p[0] = get(f, ZICO_CLASS_STEP, 16 * MIB); /* in what is held */
+    assert_int_equal(20 * MIB, leased(f));
+    zi_arena_release(f->a, p[0], NULL);
+    assert_int_equal(20 * MIB, leased(f));
+    p[0] = get(f, ZICO_CLASS_STEP, 18 * MIB); /* more than that: it goes first */
+    assert_int_equal(22 * MIB, leased(f));
+    zi_arena_release(f->a, p[4], NULL);
+    zi_arena_release(f->a, p[0], NULL); /* eleven are empty */
+    assert_int_equal(2 * MIB, leased(f));
+    verify(f);
+}
+
 static void *
 free_later(void *arg)
 {
@@ -593,6 +618,7 @@ main(void)
         with_arena(streams_come_and_go),
         with_arena(threads_do_not_collide),
         with_arena(lanes_share_what_is_held),
+        with_arena(keeps_some_and_gives_back_many),
         with_arena(waiter_is_served),
         cmocka_unit_test(nothing_is_left_behind),
     };
