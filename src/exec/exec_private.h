@@ -194,6 +194,5 @@ zico_status exec_rescue(zi_exec *e, exec_run *r, const exec_piece *at);
 zi_work_fn exec_run_piece, exec_run_copy;
 void       exec_fail(zi_exec *e, zico_status st);
 void       exec_give_up(exec_run *r, zico_status st);
-void       exec_fold_times(exec_run *r, uint32_t n_acts);
 
 #endif /* ZI_EXEC_PRIVATE_H */

@@ -155,7 +155,6 @@ rescue(zi_exec *e, exec_run *r, uint32_t from_act, exec_ref *now, bool *saved)
     ZI_TRY(arena_of(e, &arena));
     ZI_TRY(move_out(e, r, now, saved));
     ZI_TRY(plan_rest(e, from_act, arena, saved, now, &rest));
-    exec_fold_times(r, from_act);
     end_tide(e, from_act);
     exec_slots_close_all(e);
     r->held_bytes = e->fixed_bytes + arena;

@@ -130,13 +130,13 @@ exec_give_up(exec_run *r, zico_status st)
     post_result(r->e, &res);
 }
 
-/* Nodes among the program's first acts, which are over. */
-void
-exec_fold_times(exec_run *r, uint32_t n_acts)
+/* The times of a piece's nodes, while they are still in the cache. */
+static void
+fold_times(exec_run *r, const exec_piece *p)
 {
     zi_exec *e = r->e;
 
-    for (uint32_t a = 0; a < n_acts; a++) {
+    for (uint32_t a = p->begin; a < p->end; a++) {
         const exec_cmd *cmd = &e->prog.cmds[a];
         if (cmd->kind != ZI_ACT_RUN && cmd->kind != ZI_ACT_REDO) continue;
         const uint64_t begin = r->lane->begin_ns[a], end = r->lane->end_ns[a];
@@ -160,7 +160,6 @@ finish_step(exec_run *r)
 {
     zi_exec *e = r->e;
 
-    exec_fold_times(r, e->prog.plan->n_acts);
     zi_exec_step_result res = {.step = r->step,
                                .status = (zico_status)atomic_load(&e->failed),
                                .loss = read_loss(r),
@@ -248,5 +247,6 @@ exec_run_piece(void *arg, unsigned n_cores)
     }
     r->passed_ns = now;
     note_tide(e, e->prog.close_at + p->first_close, p->n_close, -1, now);
+    fold_times(r, p);
     if (p->end == e->prog.plan->n_acts) finish_step(r);
 }

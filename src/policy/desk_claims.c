@@ -200,7 +200,7 @@ copy_held(zi_desk *d, zi_job_view *v)
     v->limits = l->limits;
     v->stalled = false;
     for (unsigned i = 0; j->in_step && j->n_waits && i < ZI_LEDGER_REQS_PER_JOB; i++)
-        v->stalled |= j->wait[i].id && j->wait[i].position != UINT32_MAX;
+        v->stalled |= j->wait[i].id && j->wait[i].stalls;
     if (j->in_step && v->step_bytes > j->step_peak_bytes)
         j->step_peak_bytes = v->step_bytes;
     if (j->in_step && v->fixed_bytes + v->step_bytes > j->step_most_bytes)

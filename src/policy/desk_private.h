@@ -17,7 +17,8 @@
 #define ZI_DESK_PATIENCE_NS                                                              \
     1000000000ull /* before a request beyond the claim is refused */
 #define ZI_DESK_HANG_NS    5000000000ull /* a job that does nothing for so long ...      */
-#define ZI_DESK_HANG_STEPS 4u           /* ... and for so many of its steps, hangs      */
+#define ZI_DESK_HANG_STEPS 4u          /* ... and for so many of its steps, hangs      */
+#define ZI_DESK_LEAD_NS    20000000ull /* a native job has work queued for about so long */
 #define ZI_DESK_TELL_NS    100000000ull /* between two WAITs that differ in place only  */
 #define ZI_DESK_EVENTS_MAX 1024u
 #define ZI_NEVER           UINT64_MAX
@@ -31,6 +32,7 @@ typedef struct zi_desk_wait {
     uint32_t  position;
     uint32_t  told_position;
     uint64_t  told_ns;
+    bool      stalls; /* its job stands still by it */
 } zi_desk_wait;
 
 typedef struct zi_desk_row {
@@ -212,6 +214,7 @@ bool zi_desk_grant_one(zi_desk *d, uint64_t id, uint32_t n_regions);
 /* May so many bytes more stay with the job for good, if all present steps ended? */
 bool          zi_desk_leaves_room(const zi_desk *d, zi_job_id job, uint64_t size_bytes);
 zi_desk_wait *zi_desk_wait_of(zi_desk *d, const zi_request *req);
+uint64_t      zi_desk_stalls_at(const zi_desk *d, const zi_request *req);
 
 /* -- desk_steps.c ------------------------------------------------------------------------ */
 /* NONE: it may begin now.  Else why not, and behind whom. */

@@ -270,6 +270,15 @@ is_held_by_age(const zi_desk *d, const zi_request *req)
     return d->n_in_step > 1;
 }
 
+/* From when on a job's request makes it stand still.  A native job issues ahead of its kernels and goes
+ * on with those meanwhile: cores that others get before it has come to them would be its own. */
+uint64_t
+zi_desk_stalls_at(const zi_desk *d, const zi_request *req)
+{
+    bool native = d->job[d->row[req->job].at].native;
+    return req->arrived_ns + (native ? ZI_DESK_LEAD_NS : 0);
+}
+
 static void
 note_reason(zi_desk *d, const zi_request *req, zi_reason reason, size_t place,
             zi_job_id older)
@@ -286,8 +295,11 @@ note_reason(zi_desk *d, const zi_request *req, zi_reason reason, size_t place,
         reason = ZI_REASON_HANG;
         w->behind = d->hung;
     }
-    if (w->position == UINT32_MAX && d->row[req->job].in_step)
+    if (!w->stalls && d->row[req->job].in_step && !req->ahead &&
+        zi_desk_stalls_at(d, req) <= d->now_ns) {
+        w->stalls = true;
         zi_desk_post(d, ZI_EVENT_STALLED, req->job, 0, req->id);
+    }
     w->reason = reason;
     w->position = (uint32_t)place;
 }

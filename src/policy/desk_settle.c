@@ -225,6 +225,7 @@ set_timer(zi_desk *d)
     for (size_t place = 0; place < zi_ledger_n_requests(d->ledger); place++) {
         const zi_request *req = zi_ledger_request(d->ledger, place);
         sooner(&wake, req->deadline_ns, d->now_ns);
+        if (d->row[req->job].in_step) sooner(&wake, zi_desk_stalls_at(d, req), d->now_ns);
         sooner(&wake, req->arrived_ns + ZI_DESK_AGE_NS, d->now_ns);
     }
     uint64_t ladder = zi_desk_ladder_wake(d);

@@ -20,7 +20,7 @@
  *          behind, throughput decides alone.
  *   START  Shares are reckoned in solo time, and a job's first steps are slow (memory is touched for
  *          the first time): its first steps run alone, with all cores, until one is no longer
- *          a tenth faster than the one before; two at least, five at most.
+ *          a tenth faster than the one before; three at least, eight at most.
  *   RAMP   After them a job's tide is trusted step by step: at first 1/8 of
  *          its peak is kept free on top, then 1/16, 1/32, none; a misprediction starts over.
  *   MISPREDICTION  (more bytes than foreseen, or a wait for bytes in mid-step) costs two points, a
@@ -55,8 +55,8 @@
 #define GAP_NS     10000000u /* jobs that take longer between two steps are not waited for */
 #define WAKE_NS    1000000u /* soonest look again                                        */
 #define LOOKS      16.0 /* in the longest step, while somebody is held back           */
-#define ALONE_MIN  2u   /* steps of a new job that nobody runs beside ...               */
-#define ALONE_MAX  5u /* ... as long as each is faster than the one before by more than */
+#define ALONE_MIN  3u   /* steps of a new job that nobody runs beside ...               */
+#define ALONE_MAX  8u /* ... as long as each is faster than the one before by more than */
 #define ALONE_PART 10u  /* ... this part                                             */
 #define EPOCH      6.0  /* longest steps: how long sharing, or taking turns, is tried  */
 #define SURE_RATE  1.10 /* of sharing: taking turns cannot do more                    */

@@ -514,6 +514,28 @@ learner_claims_what_came_free(void **state)
     close_office(&o);
 }
 
+/* A native job that waits for memory in mid-step goes on with what it has queued: it stands still some
+ * time later, and only then are its cores others'. */
+static void
+who_waits_stands_still_later(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "spatial", 12);
+    zi_job_id a = run(&o, 6, 5), b = run(&o, 6, 2);
+    ask(&o, b, ZI_HOLD_STEP, 5, UINT64_MAX);
+    assert_int_equal(ZI_REASON_UNSAFE, why(&o, b));
+    assert_false(zi_desk_job(o.d, b)->stalled);
+    assert_true(o.wake <= o.now + 20 * MS);
+    at(&o, o.now + 20 * MS);
+    assert_true(zi_desk_job(o.d, b)->stalled);
+    give_back(&o, a);
+    assert_true(heard(&o, b, ZI_EFFECT_GRANT).any);
+    assert_false(zi_desk_job(o.d, b)->stalled);
+    close_office(&o);
+}
+
 /* A first step does not begin beside a job that still loads and could not make room for it: it moves
  * out, the other is loaded, and both go on. */
 static void
@@ -707,6 +729,7 @@ main(void)
         cmocka_unit_test(a_moments_wait_is_not_the_end),
         cmocka_unit_test(age_keeps_no_step_from_ending),
         cmocka_unit_test(learner_claims_what_came_free),
+        cmocka_unit_test(who_waits_stands_still_later),
         cmocka_unit_test(learner_moves_out_for_who_loads),
         cmocka_unit_test(learner_goes_on_with_what_is_left),
         cmocka_unit_test(alone_it_takes_what_is_free),
