@@ -524,8 +524,8 @@ who_waits_stands_still_later(void **state)
     (void)state;
     open_office(&o, "spatial", 12);
     zi_job_id a = run(&o, 6, 5), b = run(&o, 6, 2);
-    ask(&o, b, ZI_HOLD_STEP, 5, UINT64_MAX);
-    assert_int_equal(ZI_REASON_UNSAFE, why(&o, b));
+    ask(&o, b, ZI_HOLD_STEP, 6, UINT64_MAX);
+    assert_int_equal(ZI_REASON_MEMORY, why(&o, b));
     assert_false(zi_desk_job(o.d, b)->stalled);
     assert_true(o.wake <= o.now + 20 * MS);
     at(&o, o.now + 20 * MS);
