@@ -22,16 +22,21 @@ zi_desk_leaves_room(const zi_desk *d, zi_job_id job, uint64_t size_bytes)
 
 /* The claim of the step that the job is in, once this request is granted.  A job that is being
  * learnt claims all there is without knowing what for: what it wants for good comes out of
- * that, else its first gradients would wait for its own claim. */
+ * that, else its first gradients would wait for its own claim.  So does what another command wants
+ * whose claim is only our guess, if it is not safe otherwise: it would wait for itself. */
 static uint64_t
-claim_after(const zi_desk *d, const zi_request *req)
+claim_after(zi_desk *d, const zi_request *req)
 {
     const zi_desk_row *j = &d->row[req->job];
-    uint64_t           held = d->job[j->at].step_bytes, claim = j->step_claim_bytes;
+    const zi_job_view *v = &d->job[j->at];
+    uint64_t           held = v->step_bytes, claim = j->step_claim_bytes;
     uint64_t           unit = d->view.region_bytes;
     uint64_t           cost = zi_desk_cost(d, req->job, req->size_bytes);
 
-    if (!j->in_step || req->hold == ZI_HOLD_STEP || !zi_desk_is_learning(j)) return claim;
+    if (!j->in_step || req->hold == ZI_HOLD_STEP) return claim;
+    if (!zi_desk_is_learning(j) && (v->native || j->spec.claim_bytes ||
+                                    zi_desk_may_exceed(d, req->job, claim, 0, cost)))
+        return claim;
     cost = (cost + unit - 1) / unit * unit;
     return claim > held && claim - held >= cost ? claim - cost : held;
 }

@@ -177,6 +177,37 @@ charge_lets_its_step_end(void **state)
     close_office(&o);
 }
 
+/* Private memory that a command wants in its step comes out of the claim that we guessed for it, if it
+ * would wait for itself otherwise: the other waits for its end already. */
+static void
+charge_comes_out_of_a_guess(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "spatial", 16);
+    zi_job_id   a, b = join(&o, 8);
+    zi_job_spec command = {.features = ZI_FEATURE_STEPS,
+                           .core_mode = ZI_CORES_FIXED,
+                           .cores = 1};
+    expect_ok(zi_desk_join(o.d, &command, o.now, &a));
+    assert_true(begin(&o, a, 0));
+    assert_true(get(&o, a, ZI_HOLD_STEP, 7));
+    give_back(&o, a);
+    end(&o, a, 0);
+    assert_true(begin(&o, a, 1));
+    assert_true(get(&o, a, ZI_HOLD_STEP, 7));
+    assert_int_equal(8 * R, zi_desk_job(o.d, a)->claim_bytes);
+    assert_true(begin(&o, b, 0));
+    assert_true(get(&o, b, ZI_HOLD_STEP, 8));
+    ask(&o, b, ZI_HOLD_STEP, 4, UINT64_MAX);
+    assert_true(get(&o, a, ZI_HOLD_PRIVATE, 1));
+    assert_int_equal(7 * R, zi_desk_job(o.d, a)->claim_bytes);
+    give_back(&o, a);
+    assert_true(heard(&o, b, ZI_EFFECT_GRANT).any);
+    close_office(&o);
+}
+
 /* D5: a job beyond its claim that cannot be served is refused after a while; the one that
  * stays within its claim never is. */
 static void
@@ -715,6 +746,7 @@ main(void)
         cmocka_unit_test(own_limit_is_the_reason),
         cmocka_unit_test(large_request_is_not_starved),
         cmocka_unit_test(charge_lets_its_step_end),
+        cmocka_unit_test(charge_comes_out_of_a_guess),
         cmocka_unit_test(who_exceeds_its_claim_is_refused),
         cmocka_unit_test(mutual_excess_is_resolved),
         cmocka_unit_test(raising),
