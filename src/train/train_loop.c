@@ -48,8 +48,12 @@ static zico_status
 queue_step(const zi_loop_options *o, uint64_t step, zi_train_diag *diag, zi_loop_end *end)
 {
     const zi_batch *b;
-    zico_status     st = zi_loader_next(o->loader, diag, &b);
+    zico_status     st = ZICO_OK;
 
+    /* whoever waits for data must not wait inside a step: memory and cores are others' meanwhile */
+    if (!zi_loader_is_ready(o->loader) && zi_exec_is_in_step(zi_engine_exec(o->engine)))
+        st = take_results(o, true, diag, end);
+    if (st >= 0) st = zi_loader_next(o->loader, diag, &b);
     if (st < 0) return st;
     st = zi_engine_step(o->engine, b->x, b->y, zi_schedule_lr(o->schedule, step), step);
     if (st == ZICO_E_CANCELLED) { /* a step before failed: its result says why */
