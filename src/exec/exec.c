@@ -404,13 +404,7 @@ zi_exec_result(zi_exec *e, bool wait, zi_exec_step_result *ret_result)
         *ret_result = e->results[e->n_taken++ % EXEC_RESULTS];
         st = ZICO_OK;
     }
-    bool idle = e->n_taken == e->n_queued;
     pthread_mutex_unlock(&e->mu);
-    if (st >= 0 && idle &&
-        e->in_step) { /* it may be long until the next one: others can go on */
-        ZI_TRY(e->dev->ops->fence_wait(e->last_run->done));
-        end_step(e);
-    }
     return st;
 }
 

@@ -90,12 +90,12 @@ typedef struct zi_exec_step_result {
 } zi_exec_step_result;
 
 /* The oldest finished step that was not asked for yet.  With `wait`: of the oldest queued
- * step.  ZICO_E_NOTFOUND: there is none.  Up to 64 results wait here; older ones are lost.  In a
- * session a step ends, and others can go on, when its result is asked for or the next one is queued. */
+ * step.  ZICO_E_NOTFOUND: there is none.  Up to 64 results wait here; older ones are lost. */
 ZICO_NODISCARD zico_status zi_exec_result(zi_exec *e, bool wait,
                                           zi_exec_step_result *ret_result);
-ZICO_NODISCARD zico_status zi_exec_drain(zi_exec *e); /* all queued steps are over */
-bool     zi_exec_has_failed(const zi_exec *e);        /* a step broke off in its middle */
+/* All queued steps are over; in a session that is told now, not with the next step. */
+ZICO_NODISCARD zico_status zi_exec_drain(zi_exec *e);
+bool     zi_exec_has_failed(const zi_exec *e); /* a step broke off in its middle */
 bool     zi_exec_is_in_step(const zi_exec *e); /* ... as the broker sees it; else false */
 uint64_t zi_exec_n_done(const zi_exec *e);     /* steps finished since _new */
 

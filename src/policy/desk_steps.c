@@ -53,14 +53,16 @@ zi_desk_note_wait(zi_desk *d, zi_job_id job)
 
 /* -- may it go? --------------------------------------------------------------------------- */
 
-/* Who holds something, wants more before its first step, and can meanwhile not be moved out. */
+/* Who has leased a part of what stays with it and waits for the rest, so that it cannot be moved out.
+ * One that comes back holds nothing that it could not do without again. */
 static zi_job_id
 somebody_loading(const zi_desk *d, zi_job_id but)
 {
     for (size_t i = 0; i < d->n_jobs; i++) {
-        const zi_job_view *v = &d->job[i];
-        const zi_desk_row *j = &d->row[v->id];
-        if (v->id != but && v->native && !j->in_step && v->fixed_bytes > 0 &&
+        const zi_job_view   *v = &d->job[i];
+        const zi_desk_row   *j = &d->row[v->id];
+        const zi_ledger_job *l = zi_ledger_job_of(d->ledger, v->id);
+        if (v->id != but && v->native && !j->in_step && !j->returning && l->n_fixed > 0 &&
             zi_desk_waits_for_memory(d, j))
             return v->id;
     }
