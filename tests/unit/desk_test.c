@@ -596,6 +596,25 @@ learner_moves_out_for_who_loads(void **state)
     close_office(&o);
 }
 
+/* ... but not for one that has leased nothing yet, or comes back: these are in nobody's way, and moving
+ * out for each of them in turn would never end. */
+static void
+learner_goes_before_who_holds_nothing(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "spatial", 10);
+    zi_job_id a = join_as(&o, (zi_job_spec){0});
+    zi_job_id b = join_as(&o, (zi_job_spec){.features = ZI_FEATURE_SUSPEND});
+    assert_true(get(&o, a, ZI_HOLD_PRIVATE, 1));
+    assert_true(get(&o, b, ZI_HOLD_FIXED, 6));
+    ask(&o, a, ZI_HOLD_FIXED, 6, UINT64_MAX);
+    assert_true(begin(&o, b, 0));
+    assert_false(heard(&o, b, ZI_EFFECT_SUSPEND).any);
+    close_office(&o);
+}
+
 /* A job that is being learnt claims all there is.  If that becomes less meanwhile, as after a restart
  * of the broker, when jobs come back with private bytes, it goes on within what is left. */
 static void
@@ -763,6 +782,7 @@ main(void)
         cmocka_unit_test(learner_claims_what_came_free),
         cmocka_unit_test(who_waits_stands_still_later),
         cmocka_unit_test(learner_moves_out_for_who_loads),
+        cmocka_unit_test(learner_goes_before_who_holds_nothing),
         cmocka_unit_test(learner_goes_on_with_what_is_left),
         cmocka_unit_test(alone_it_takes_what_is_free),
         cmocka_unit_test(who_waits_cannot_leave),
