@@ -17,8 +17,8 @@
 #define ZI_DESK_PATIENCE_NS                                                              \
     1000000000ull /* before a request beyond the claim is refused */
 #define ZI_DESK_HANG_NS    5000000000ull /* a job that does nothing for so long ...      */
-#define ZI_DESK_HANG_STEPS 4u          /* ... and for so many of its steps, hangs      */
-#define ZI_DESK_LEAD_NS    20000000ull /* a native job has work queued for about so long */
+#define ZI_DESK_HANG_STEPS 4u         /* ... and for so many of its steps, hangs      */
+#define ZI_DESK_LEAD_NS    8000000ull /* a native job has work queued for about so long */
 #define ZI_DESK_TELL_NS    100000000ull /* between two WAITs that differ in place only  */
 #define ZI_DESK_EVENTS_MAX 1024u
 #define ZI_NEVER           UINT64_MAX
