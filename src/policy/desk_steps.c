@@ -12,7 +12,8 @@
  * LEARNING  A job about which nothing is known runs its first step alone, a command (unless it says
  *           that its steps repeat) until four in a row held no more than was known: while it
  *           asks, nobody else begins; when all steps have ended the desk starts it itself, with all
- *           cores, whatever the policy says.  One at a time, oldest first.
+ *           cores, whatever the policy says.  One at a time, oldest first; not beside a job that
+ *           has a part of what stays with it and waits for the rest.
  */
 #include "policy/desk_private.h"
 
