@@ -154,6 +154,15 @@ on_step_end(zi_broker *b, zi_peer *p, const zi_msg_step_end *m)
                        zico_status_text(st));
 }
 
+/* One that was answered meanwhile is no fault; a step whose GO is on its way does not begin. */
+static void
+on_cancel(zi_broker *b, zi_peer *p, uint32_t seq)
+{
+    zi_decide(b, zi_desk_cancel(b->desk, p->job, seq, b->os->now_ns(b->os)));
+    if (zi_desk_job(b->desk, p->job)->state != ZI_JOB_RUNNING)
+        atomic_store(&b->estate->leases->row[p->job].in_step, 0u);
+}
+
 static void
 on_suspended(zi_broker *b, zi_peer *p, const zi_msg_suspended *m)
 {
@@ -187,7 +196,6 @@ static void
 handle_job(zi_broker *b, zi_peer *p)
 {
     const zi_msg *m = &b->msg;
-    uint64_t      now = b->os->now_ns(b->os);
 
     switch (m->type) {
     case ZI_MSG_LEASE:
@@ -205,8 +213,8 @@ handle_job(zi_broker *b, zi_peer *p)
     case ZI_MSG_RAISE:
         on_raise(b, p, &m->raise);
         break;
-    case ZI_MSG_CANCEL: /* one that was answered meanwhile is no fault */
-        zi_decide(b, zi_desk_cancel(b->desk, p->job, m->seq, now));
+    case ZI_MSG_CANCEL:
+        on_cancel(b, p, m->seq);
         break;
     case ZI_MSG_STEP_ASK:
         on_step_ask(b, p, &m->step_ask);

@@ -84,7 +84,8 @@ await_resume(zi_session *s, uint64_t deadline_ns)
     return move_in(s);
 }
 
-/* With mu held: wait for GO, moving out and in as the broker asks. */
+/* With mu held: wait for GO, moving out and in as the broker asks.  E_NOPLAN: the limit that the
+ * job planned for is no longer the limit. */
 static zico_status
 await_go(zi_session *s, zi_pending *p)
 {
@@ -95,7 +96,10 @@ await_go(zi_session *s, zi_pending *p)
         s->resume_asked = false; /* we are in */
         if (p->answered) return or_alone(p->status);
         zi_link_withdraw(s, p);
-        if (s->suspend_asked) move_out(s);
+        if (s->suspend_asked)
+            move_out(s);
+        else if (zi_limit_has_changed(s))
+            return ZICO_E_NOPLAN;
     }
 }
 

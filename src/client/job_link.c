@@ -21,7 +21,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#define LOOK_NS  100000000u   /* between two looks whether we shall stop   */
+#define LOOK_NS  100000000u   /* between two looks at stop and limit       */
 #define STEP_NS  3000000000u  /* for a step that is told to stop, to end   */
 #define HELLO_NS 10000000000u /* how long a broker may take to say WELCOME */
 
@@ -384,12 +384,13 @@ is_stopped(const zi_session *s)
     return s->opt.stop && atomic_load(s->opt.stop);
 }
 
-/* When to look up at the latest: a signal may have come to another thread than this. */
+/* When to look up at the latest: a signal may have come to another thread than this, and nobody
+ * is told of limits. */
 static uint64_t
 next_look(zi_session *s, uint64_t until_ns)
 {
     uint64_t look = s->os->now_ns(s->os) + LOOK_NS;
-    return s->opt.stop && look < until_ns ? look : until_ns;
+    return (s->opt.stop || s->told_limit) && look < until_ns ? look : until_ns;
 }
 
 /* While the broker is gone: a successor is given some time to appear. */
@@ -412,9 +413,10 @@ zi_link_withdraw(zi_session *s, zi_pending *p)
 }
 
 static bool
-is_called_away(const zi_session *s, const zi_pending *p)
+is_called_away(zi_session *s, const zi_pending *p)
 {
-    return p->ask.type == ZI_MSG_STEP_ASK && (s->suspend_asked || s->resume_asked);
+    return p->ask.type == ZI_MSG_STEP_ASK &&
+           (s->suspend_asked || s->resume_asked || zi_limit_has_changed(s));
 }
 
 void

@@ -1,7 +1,9 @@
 /* limit.c -- how much this job may hold, as people have it now; and what it will take.
  *
  * Limits change while jobs run (zico limit).  The broker tells nobody: it writes them into the
- * lease table, which every job can read.
+ * lease table, which every job can read.  A job that plans by its limit may read it a moment
+ * before it changes; what it then asks for might wait for ever.  So the limit told last is kept,
+ * and a step that waits looks whether it still holds.
  */
 #include "client/session_inside.h"
 
@@ -13,14 +15,14 @@ read_table(zi_session *s, uint64_t at, void *ret, uint64_t n_bytes)
     return s->os->pread(s->os, s->table_fd, ret, n_bytes, at) == (long)n_bytes;
 }
 
-uint64_t
-zi_session_limit(zi_session *s)
+/* With mu held. */
+static uint64_t
+limit_now(zi_session *s)
 {
     zi_table_head head;
     zi_table_row  row;
+    uint64_t      limit = s->budget_bytes;
 
-    pthread_mutex_lock(&s->mu);
-    uint64_t limit = s->budget_bytes;
     if (s->table_fd >= 0 && read_table(s, 0, &head, sizeof head) &&
         head.magic == ZI_TABLE_MAGIC && head.version == ZI_TABLE_VERSION &&
         s->job < head.jobs_max &&
@@ -30,8 +32,22 @@ zi_session_limit(zi_session *s)
         limit = max && max < budget ? max : budget;
         s->budget_bytes = budget;
     }
+    return limit;
+}
+
+uint64_t
+zi_session_limit(zi_session *s)
+{
+    pthread_mutex_lock(&s->mu);
+    uint64_t limit = s->told_limit = limit_now(s);
     pthread_mutex_unlock(&s->mu);
     return limit;
+}
+
+bool
+zi_limit_has_changed(zi_session *s)
+{
+    return s->told_limit && s->state == ZI_LINK_JOINED && limit_now(s) != s->told_limit;
 }
 
 void

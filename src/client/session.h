@@ -182,7 +182,8 @@ unsigned   zi_session_cores(zi_session *s); /* told last */
 zi_device *zi_session_device(zi_session *s);
 uint64_t   zi_session_region_bytes(zi_session *s);
 /* The most that this job may hold, fixed and private bytes included: its own maximum or the
- * device's budget, as people have them now.  A local pool: its size. */
+ * device's budget, as people have them now.  A local pool: its size.  From the first call on
+ * zi_session_step_begin returns ZICO_E_NOPLAN when another limit came while it waited. */
 uint64_t zi_session_limit(zi_session *s);
 bool     zi_session_connected(zi_session *s); /* false for a local pool, too */
 void     zi_session_stats(zi_session *s, zico_stats *ret_stats);

@@ -144,6 +144,7 @@ struct zi_session {
 
     _Atomic unsigned    cores; /* told last; read by kernels without the lock */
     uint64_t            budget_bytes;
+    uint64_t            told_limit; /* by zi_session_limit; 0: nobody plans by it */
     zico_stats          stats;
     zi_session_watcher *watchers; /* guarded by watch_mu */
     pthread_mutex_t     watch_mu;
@@ -163,10 +164,13 @@ zico_status zi_link_await_room(zi_session *s, uint64_t deadline_ns);
  * ahead is awaited at once: from here on the keeper does not look at the socket. */
 void zi_link_ask(zi_session *s, zi_pending *p);
 /* With mu held.  Wait for the answer; p is off the list afterwards, except that a STEP_ASK
- * comes back unanswered when the broker wants us out or in (suspend_asked, resume_asked). */
+ * comes back unanswered when the broker wants us out or in (suspend_asked, resume_asked), or
+ * when the limit is another than the job planned for. */
 void zi_link_await(zi_session *s, zi_pending *p);
 /* With mu held.  Take an unanswered request back. */
 void zi_link_withdraw(zi_session *s, zi_pending *p);
+/* Since zi_session_limit was asked; with mu held. */
+bool zi_limit_has_changed(zi_session *s);
 /* With mu held: we are out (or could not go: st < 0). */
 void zi_step_tell_suspended(zi_session *s, uint64_t out_bytes, zico_status st);
 void zi_link_send_pending(zi_session *s, zi_pending *p); /* again, to a successor */

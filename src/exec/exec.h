@@ -73,7 +73,8 @@ typedef struct zi_exec_feed {
 /* Queue one step.  Every INPUT and LABEL but lr and step must be fed, in any order; NULL data
  * leaves what the step before had.  `step` counts from 1 (Adam's correction, dropout).  Blocks
  * while run_ahead steps are under way, or, in a session, until the broker lets the step go.
- * ZICO_E_CANCELLED: a step before failed; zi_exec_result has its status. */
+ * ZICO_E_CANCELLED: a step before failed; zi_exec_result has its status.  ZICO_E_NOPLAN: the
+ * session's limit changed while it waited; nothing was queued, take another plan or try again. */
 ZICO_NODISCARD zico_status zi_exec_step(zi_exec *e, const zi_exec_feed *feeds,
                                         size_t n_feeds, float lr, uint64_t step);
 

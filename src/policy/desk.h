@@ -110,6 +110,8 @@ zi_desk_will_take(zi_desk *d, zi_job_id job, uint64_t step_bytes, uint64_t now_n
 zico_status zi_desk_ask(zi_desk *d, const zi_request *req, uint64_t now_ns);
 zico_status zi_desk_raise(zi_desk *d, zi_job_id job, uint32_t seq, uint64_t claim_bytes,
                           uint64_t now_ns);
+/* Of a request that waits, or of a step that was let go: the job did not hear of it, and the step
+ * does not begin. */
 zico_status zi_desk_cancel(zi_desk *d, zi_job_id job, uint32_t seq, uint64_t now_ns);
 zico_status zi_desk_return(zi_desk *d, zi_job_id job, const zi_run *runs, size_t n_runs,
                            uint64_t now_ns);

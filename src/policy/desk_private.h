@@ -186,6 +186,8 @@ void zi_desk_sink_claim(zi_desk *d, zi_job_id job);
 void zi_desk_note_astray(zi_desk *d, const zi_request *req);
 /* The step is over: if it kept to its sunk claim, and so did many before, it may sink lower. */
 void zi_desk_note_kept(zi_desk_row *j);
+/* The job took its request for this step back before it heard of GO. */
+void zi_desk_undo_step(zi_desk *d, zi_job_id job);
 /* What the job is to the banker: bytes beyond what stays with it anyway. */
 zi_banker_job zi_desk_banked(const zi_desk *d, zi_job_id job, uint64_t claim_bytes);
 /* How much less is spare after the job got so many more bytes. */

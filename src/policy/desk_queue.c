@@ -486,6 +486,9 @@ zi_desk_cancel(zi_desk *d, zi_job_id job, uint32_t seq, uint64_t now_ns)
         j->asked = false;
         j->step_wait = (zi_desk_wait){0};
         st = ZICO_OK;
+    } else if (j->in_step && j->step_seq == seq && seq) { /* GO crossed this on the way */
+        zi_desk_undo_step(d, job);
+        st = ZICO_OK;
     }
     for (unsigned i = 0; st < 0 && i < ZI_LEDGER_REQS_PER_JOB; i++) {
         const zi_request *req = zi_ledger_find(d->ledger, j->wait[i].id);

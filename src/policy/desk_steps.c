@@ -381,6 +381,38 @@ zi_desk_will_take(zi_desk *d, zi_job_id job, uint64_t step_bytes, uint64_t now_n
     return ZICO_OK;
 }
 
+/* The step is over: the policy hears of it. */
+static void
+leave_step(zi_desk *d, zi_job_id job)
+{
+    zi_desk_row *j = &d->row[job];
+
+    zi_desk_note_kept(j);
+    j->in_step = false;
+    uint64_t left = zi_desk_view_of(d, job)->step_bytes / d->view.region_bytes;
+    if (j->n_ahead > left)
+        j->n_ahead = (uint32_t)left; /* what is still there can be recalled */
+    if (j->suspend_wanted) {
+        j->suspend_wanted = false;
+        j->leaving = true;
+    }
+    zi_desk_set_state(d, job);
+    zi_desk_post(d, ZI_EVENT_STEP_END, job, 0, 0);
+}
+
+void
+zi_desk_undo_step(zi_desk *d, zi_job_id job)
+{
+    zi_job_view *v = zi_desk_view_of(d, job);
+    zi_tide      none;
+
+    zi_desk_refresh(d);
+    v->stall_ns = 0;
+    v->last_step_ns = d->now_ns - v->began_ns;
+    zi_tide_recorder_end(d->row[job].rec, d->now_ns, &none); /* teaches nothing */
+    leave_step(d, job);
+}
+
 zico_status
 zi_desk_step_end(zi_desk *d, zi_job_id job, uint64_t step_no, const zi_tide *observed,
                  uint64_t busy_ns, uint64_t stall_ns, uint64_t now_ns)
@@ -404,17 +436,7 @@ zi_desk_step_end(zi_desk *d, zi_job_id job, uint64_t step_no, const zi_tide *obs
     learn(d, job, whole || !observed || observed->n_points == 0 ? &own : observed);
     v->step_no = step_no;
     note_growth(d, j);
-    zi_desk_note_kept(j);
-    j->in_step = false;
-    uint64_t left = v->step_bytes / d->view.region_bytes;
-    if (j->n_ahead > left)
-        j->n_ahead = (uint32_t)left; /* what is still there can be recalled */
-    if (j->suspend_wanted) {
-        j->suspend_wanted = false;
-        j->leaving = true;
-    }
-    zi_desk_set_state(d, job);
-    zi_desk_post(d, ZI_EVENT_STEP_END, job, 0, 0);
+    leave_step(d, job);
     zi_desk_settle(d);
     return ZICO_OK;
 }

@@ -286,8 +286,13 @@ zi_engine_step(zi_engine *e, const void *x, const void *y, double lr, uint64_t s
 {
     zi_exec_feed feed[2] = {{e->io.x, x}, {e->io.y, y}};
 
+    zico_status st;
+
     zi_pilot_before_step(e->pilot, e->exec);
-    return zi_exec_step(e->exec, feed, e->io.y == ZI_ID_NONE ? 1 : 2, (float)lr, step);
+    while ((st = zi_exec_step(e->exec, feed, e->io.y == ZI_ID_NONE ? 1 : 2, (float)lr,
+                              step)) == ZICO_E_NOPLAN)
+        (void)zi_pilot_follow_limit(e->pilot, e->exec);
+    return st;
 }
 
 zico_status

@@ -640,14 +640,22 @@ zi_pilot_see(zi_pilot *p, const zi_exec_step_result *r)
     if (r->status >= 0 && r->passive && p->plan) p->short_bytes = r->peak_bytes;
 }
 
-void
-zi_pilot_before_step(zi_pilot *p, zi_exec *e)
+bool
+zi_pilot_follow_limit(zi_pilot *p, zi_exec *e)
 {
     const uint64_t limit = p->o.joined ? budget_now(p) : p->limit_bytes;
 
-    if (limit != p->limit_bytes) {
-        p->limit_bytes = limit;
-        replan(p, e, limit, "the limit was changed: planned anew");
+    if (limit == p->limit_bytes) return false;
+    p->limit_bytes = limit;
+    replan(p, e, limit, "the limit was changed: planned anew");
+    return true;
+}
+
+void
+zi_pilot_before_step(zi_pilot *p, zi_exec *e)
+{
+    if (zi_pilot_follow_limit(p, e)) {
+        /* that plan is the newest */
     } else if (p->short_bytes && p->short_bytes < p->info.peak_bytes) {
         replan(p, e, p->short_bytes, "memory ran short: planned anew");
     } else if (p->info.phase == ZI_PILOT_MEASURE && p->n_steps == WARM_STEPS) {

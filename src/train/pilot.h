@@ -44,6 +44,8 @@ void                       zi_pilot_free(zi_pilot *p); /* NULL is fine */
 
 /* Before each step: perhaps another plan.  What goes wrong leaves the plan as it is. */
 void zi_pilot_before_step(zi_pilot *p, zi_exec *e);
+/* The part of it that follows people's limits; true: it tried another plan. */
+bool zi_pilot_follow_limit(zi_pilot *p, zi_exec *e);
 /* Shown every result. */
 void zi_pilot_see(zi_pilot *p, const zi_exec_step_result *r);
 

@@ -14,6 +14,7 @@ import unittest
 BUILD = os.environ.get("ZI_BUILD_DIR") or os.path.join(os.path.dirname(__file__), "../../build/dev")
 ZICO = os.path.join(BUILD, "zico")
 MIB = 1 << 20
+PAUSED = 3  # a job's state: between steps, by hand
 ENV = {k: v for k, v in os.environ.items() if k != "ZICO_SOCKET"}
 
 
@@ -119,6 +120,28 @@ class LimitTest(unittest.TestCase):
         self.assertEqual("keep", plans[-1]["planner"])
         self.assertGreater(book["seen"], 3)
         self.assertLessEqual(book["most"], book["limit"])
+
+    def test_lowered_while_it_waits(self):
+        """A limit that changes between planning and the step: the job plans anew instead of waiting."""
+        alone = self.follow(self.start(train("resnet20", 16, 24)), {})
+        self.serve("256M")
+        job = self.start(train("resnet20", 16, 24, "--socket", self.socket))
+
+        def lower():
+            whole = self.status()["jobs"][0]
+            self.assertEqual(0, self.say("pause", whole["name"]).returncode)
+            end = time.monotonic() + 60
+            while self.status()["jobs"][0]["state"] != PAUSED and time.monotonic() < end:
+                time.sleep(0.01)
+            time.sleep(0.3)  # it asks for its next step, and waits
+            limit = int(whole["peak_bytes"] * 0.6) // (2 * MIB) * 2 * MIB
+            self.assertEqual(0, self.say("limit", whole["name"], "--max", str(limit)).returncode)
+            self.assertEqual(0, self.say("resume", whole["name"]).returncode)
+
+        said = self.follow(job, {8: lower})
+        self.assertEqual([s["loss"] for s in alone if s["event"] == "step"],
+                         [s["loss"] for s in said if s["event"] == "step"])
+        self.assertTrue([p for p in said if p["event"] == "plan" and p["planner"] != "keep"])
 
     def test_too_low(self):
         """Below what any plan can do with the job waits, and goes on when it may hold more again."""

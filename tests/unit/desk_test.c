@@ -615,6 +615,33 @@ learner_goes_before_who_holds_nothing(void **state)
     close_office(&o);
 }
 
+/* A job takes its request for a step back while GO is on its way: the step did not begin, teaches
+ * nothing, and the job can ask again. */
+static void
+go_and_cancel_cross(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "temporal", 10);
+    zi_job_id a = join(&o, 0), b = join(&o, 0);
+    teach(&o, a, 5, 300);
+    teach(&o, b, 5, 300);
+    const uint64_t solo = zi_desk_job(o.d, a)->solo_step_ns;
+    assert_true(begin(&o, a, 1));
+    uint32_t seq = o.seq;
+    assert_false(begin(&o, b, 1));
+    expect_ok(zi_desk_cancel(o.d, a, seq, o.now));
+    listen(&o);
+    assert_true(heard(&o, b, ZI_EFFECT_GO).any);
+    assert_int_equal(solo, zi_desk_job(o.d, a)->solo_step_ns);
+    expect_status(ZICO_E_NOTFOUND, zi_desk_cancel(o.d, a, seq, o.now));
+    assert_false(begin(&o, a, 1)); /* it may ask again, and has its turn after b's */
+    end(&o, b, 1);
+    assert_true(heard(&o, a, ZI_EFFECT_GO).any);
+    close_office(&o);
+}
+
 /* A job that is being learnt claims all there is.  If that becomes less meanwhile, as after a restart
  * of the broker, when jobs come back with private bytes, it goes on within what is left. */
 static void
@@ -791,6 +818,7 @@ main(void)
         cmocka_unit_test(learner_beside_too_much),
         cmocka_unit_test(restart),
         cmocka_unit_test(death_in_mid_step),
+        cmocka_unit_test(go_and_cancel_cross),
     };
     return t_main(tests);
 }
