@@ -271,8 +271,7 @@ zi_cmd_train(int argc, char **argv)
     o.on_event = zi_train_view_event;
     o.user = &view;
     o.stop = zi_cli_catch_stop();
-    signal(
-        SIGXFSZ,
-        SIG_IGN); /* a file that grows beyond the limit is a failed write, not an end */
+    /* a file that grows beyond the limit is a failed write, not an end */
+    signal(SIGXFSZ, SIG_IGN);
     return run(&o, &view, argv);
 }
