@@ -408,6 +408,12 @@ zi_exec_result(zi_exec *e, bool wait, zi_exec_step_result *ret_result)
     return st;
 }
 
+bool
+zi_exec_is_in_step(const zi_exec *e)
+{
+    return e->in_step;
+}
+
 zico_status
 zi_exec_drain(zi_exec *e)
 {

@@ -94,9 +94,11 @@ typedef struct zi_exec_step_result {
  * step.  ZICO_E_NOTFOUND: there is none.  Up to 64 results wait here; older ones are lost. */
 ZICO_NODISCARD zico_status zi_exec_result(zi_exec *e, bool wait,
                                           zi_exec_step_result *ret_result);
-ZICO_NODISCARD zico_status zi_exec_drain(zi_exec *e); /* all queued steps are over */
-bool     zi_exec_has_failed(const zi_exec *e);        /* a step broke off in its middle */
-uint64_t zi_exec_n_done(const zi_exec *e);            /* steps finished since _new */
+/* All queued steps are over; in a session that is told now, not with the next step. */
+ZICO_NODISCARD zico_status zi_exec_drain(zi_exec *e);
+bool     zi_exec_has_failed(const zi_exec *e); /* a step broke off in its middle */
+bool     zi_exec_is_in_step(const zi_exec *e); /* ... as the broker sees it; else false */
+uint64_t zi_exec_n_done(const zi_exec *e);     /* steps finished since _new */
 
 /* From the next step on another plan (NULL: keep), within another budget (0: none); between
  * steps, and no bit of parameters and state changes.  On failure everything is as it was.

@@ -137,6 +137,7 @@ void                       zi_loader_free(zi_loader *l); /* NULL is fine */
  * read is told when its batch is asked for, and every time after. */
 ZICO_NODISCARD zico_status zi_loader_next(zi_loader *l, zi_train_diag *diag,
                                           const zi_batch **ret_batch);
+bool                       zi_loader_is_ready(zi_loader *l); /* the next batch is there */
 
 typedef struct zi_loader_stats {
     uint64_t n_batches;  /* handed out                              */

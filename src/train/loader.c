@@ -186,6 +186,16 @@ zi_loader_next(zi_loader *l, zi_train_diag *diag, const zi_batch **ret_batch)
     return st;
 }
 
+bool
+zi_loader_is_ready(zi_loader *l)
+{
+    pthread_mutex_lock(&l->mu);
+    bool ready = l->ring[(l->consumed + l->holding) % l->opt.n_ahead].ready;
+    if (l->holding && l->opt.n_ahead == 1) ready = false; /* that is the one in use */
+    pthread_mutex_unlock(&l->mu);
+    return ready;
+}
+
 void
 zi_loader_read_stats(zi_loader *l, zi_loader_stats *ret_stats)
 {

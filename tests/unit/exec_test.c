@@ -268,6 +268,41 @@ lease_never_comes(void **state)
     zi_graph_free(g);
 }
 
+/* In a session a step ends with the next one's beginning, or when it is drained: the next may be far. */
+static void
+step_ends_when_drained(void **state)
+{
+    zi_session_options  so = {.local_bytes = 16ull << 20,
+                              .local_region_bytes = 2ull << 20};
+    zi_session         *s;
+    zi_gb              *b = zi_gb_new("small", true, 1);
+    zi_graph           *g;
+    zi_exec            *e;
+    zi_graph_diag       d = {0};
+    zi_exec_step_result r;
+
+    (void)state;
+    zi_tensor_id x = zi_gb_input(b, "x", ZI_DTYPE_F32, 2, (int64_t[]){4, 8});
+    zi_gb_output(b, zi_gb_relu(b, zi_gb_linear(b, x, "fc", 16, false)));
+    expect_ok(zi_gb_finish(b, &d, &g));
+    expect_ok(zi_session_open(&so, &s));
+    zi_exec_options opt = {.graph = g, .session = s, .n_threads = 1};
+    float           data[32] = {0};
+    zi_exec_feed    feed = {zi_graph_find_tensor(g, "x"), data};
+    expect_ok(zi_exec_new(&opt, &d, &e));
+    for (uint64_t step = 1; step <= 2; step++) {
+        assert_false(zi_exec_is_in_step(e));
+        expect_ok(zi_exec_step(e, &feed, 1, 0, step));
+        expect_ok(zi_exec_result(e, true, &r));
+        assert_true(zi_exec_is_in_step(e));
+        expect_ok(zi_exec_drain(e));
+    }
+    assert_false(zi_exec_is_in_step(e));
+    zi_exec_free(e);
+    zi_session_close(s);
+    zi_graph_free(g);
+}
+
 int
 main(void)
 {
@@ -281,6 +316,7 @@ main(void)
         cmocka_unit_test(times),
         cmocka_unit_test(wrong_plan),
         cmocka_unit_test(lease_never_comes),
+        cmocka_unit_test(step_ends_when_drained),
     };
     return t_main(tests);
 }
