@@ -50,6 +50,9 @@ CASES = {
                      lambda: nets.mobilenet_v2(10), lambda: images(8, 64, 10)),
     "lstm_lm": ("lstm_lm:vocab=50,width=24,hidden=32,layers=2,seq=9,dropout=0", 5,
                 lambda: nets.LstmLm(50, 24, 32, 2), lambda: tokens(5, 9, 50)),
+    # three stretches of 32 steps
+    "lstm_lm, long": ("lstm_lm:vocab=50,width=12,hidden=16,layers=2,seq=96,dropout=0", 3,
+                      lambda: nets.LstmLm(50, 12, 16, 2), lambda: tokens(3, 96, 50)),
     "gpt": ("gpt:vocab=40,seq=16,width=48,layers=2,heads=4", 3,
             lambda: nets.Gpt(40, 16, 48, 2, 4), lambda: tokens(3, 16, 40)),
     "unet": ("unet:size=32,width=8", 2, lambda: nets.UNet(8), lambda: maps(2, 32, 2)),

@@ -208,6 +208,27 @@ long_lstm(void **state)
     zi_graph_free(g);
 }
 
+/* Long sequences are cut into stretches where they can be: 251 is a prime, 252 is not.  The gates
+ * of all steps, and their gradients, are never there at once. */
+static void
+long_lstm_is_cut(void **state)
+{
+    zi_liveness *whole, *cut;
+
+    (void)state;
+    zi_graph *g = net("lstm_lm:vocab=50,width=8,hidden=64,layers=1,seq=251", 4, true);
+    zi_graph *h = net("lstm_lm:vocab=50,width=8,hidden=64,layers=1,seq=252", 4, true);
+    whole_step(g, ZI_OPTIM_SGD);
+    whole_step(h, ZI_OPTIM_SGD);
+    expect_ok(zi_liveness_of(g, &whole));
+    expect_ok(zi_liveness_of(h, &cut));
+    assert_true(cut->peak_inplace_bytes < whole->peak_inplace_bytes);
+    zi_liveness_free(whole);
+    zi_liveness_free(cut);
+    zi_graph_free(g);
+    zi_graph_free(h);
+}
+
 int
 main(void)
 {
@@ -219,6 +240,7 @@ main(void)
         cmocka_unit_test(predictions_end_with_the_loss),
         cmocka_unit_test(tide_of_resnet),
         cmocka_unit_test(long_lstm),
+        cmocka_unit_test(long_lstm_is_cut),
     };
     return t_main(tests);
 }
