@@ -16,8 +16,9 @@
  *          wait for it.  Whoever is farthest behind of all goes as soon as it fits, so that two
  *          victims of each other do not both wait; while it runs or waits, a start of somebody
  *          well ahead of it is held back, too: that would take its cores.  Shares are reckoned
- *          2 % larger than they are, as solo times are known to about that.  While nobody falls
- *          behind, throughput decides alone.
+ *          2 % larger than they are, as solo times are known to about that, and of what taking
+ *          turns was seen to do in all, which is less than solo work.  While nobody falls behind,
+ *          throughput decides alone.
  *   START  Shares are reckoned in solo time, and a job's first steps are slow (memory is touched for
  *          the first time): its first steps run alone, with all cores, until one is no longer
  *          a tenth faster than the one before; three at least, eight at most.
@@ -30,13 +31,15 @@
  *   DOES IT PAY?  Where two tides fit together may be where the jobs hinder each other most (large
  *          feature maps, all of them waiting for the memory bus).  So the work done per time,
  *          in solo time, is measured epoch by epoch (six of the longest steps), for sharing and
- *          for taking turns; sharing, if it did 2 % more, else turns go on for 4, 8, ... 32
+ *          for taking turns; turns, if they did 1 % more, else sharing goes on for 4, 8, ... 32
  *          epochs, then the other is tried for one.  Sharing that does a tenth more than one job alone
- *          is believed without.  All anew when somebody joins or leaves or the budget changes.
+ *          is believed without.  All anew when somebody joins or leaves or the budget changes; the
+ *          first epoch after that does not count, as memory is touched for the first time.
  *   TURNS  are the temporal policy's: most behind first, and a step that ran alone costs its job
  *          the time it took, not what it should have taken.
  *   DATA   A job that waits for its input loses nothing by it: what it was ahead is forgiven as
- *          time goes by, so it goes first when it comes back.
+ *          time goes by, so it goes first when it comes back.  What it was owed it cannot use any
+ *          more, so that goes the same way.
  * WE DROP  The wait quantum (the sweep computes the delay), pairs (all jobs share one
  *          budget), the offline search for in-flight limits (the client's matter).
  * CHECKED  zico_policy_test.c: on random mixes at 65 % never below taking turns by more than
@@ -50,25 +53,26 @@
 
 #include "base/check.h"
 
-#define CANDIDATES 3u
-#define VICTIMS    3u
-#define GAP_NS     10000000u /* jobs that take longer between two steps are not waited for */
-#define WAKE_NS    1000000u /* soonest look again                                        */
-#define LOOKS      16.0 /* in the longest step, while somebody is held back           */
-#define ALONE_MIN  3u   /* steps of a new job that nobody runs beside ...               */
-#define ALONE_MAX  8u /* ... as long as each is faster than the one before by more than */
-#define ALONE_PART 10u  /* ... this part                                             */
-#define EPOCH      6.0  /* longest steps: how long sharing, or taking turns, is tried  */
-#define SURE_RATE  1.10 /* of sharing: taking turns cannot do more                    */
-#define WORTH      1.02 /* of turns: what sharing must do, since turns are fair to all  */
-#define EPOCHS_MIN 4u   /* what did more goes on for so many before the other is tried */
-#define EPOCHS_MAX 32u  /* ... doubled each time that it is confirmed, at most         */
-#define TRUST_MUX  6u   /* points from which on it takes turns ...                   */
-#define TRUST_BACK 2u   /* ... until it is down to these                              */
-#define TRUST_MAX  8u
-#define TOLERANCE  0.25 /* of the longest step: lag that does not matter             */
-#define MARGIN     1.02 /* on shares: solo time is known to about so much               */
-#define BEHIND     0.5  /* ... from which on those who are ahead leave it the cores */
+#define CANDIDATES  3u
+#define VICTIMS     3u
+#define GAP_NS      10000000u /* jobs that take longer between two steps are not waited for */
+#define WAKE_NS     1000000u /* soonest look again                                        */
+#define LOOKS       16.0 /* in the longest step, while somebody is held back           */
+#define ALONE_MIN   3u /* steps of a new job that nobody runs beside ...               */
+#define ALONE_MAX   8u /* ... as long as each is faster than the one before by more than */
+#define ALONE_PART  10u  /* ... this part                                             */
+#define EPOCH       6.0  /* longest steps: how long sharing, or taking turns, is tried  */
+#define SURE_RATE   1.10 /* of sharing: taking turns cannot do more                    */
+#define WORTH       0.99 /* of turns: what sharing must do; less is within the noise   */
+#define EPOCHS_MIN  4u   /* what did more goes on for so many before the other is tried */
+#define EPOCHS_MAX  32u  /* ... doubled each time that it is confirmed, at most         */
+#define TRUST_MUX   6u   /* points from which on it takes turns ...                   */
+#define TRUST_BACK  2u   /* ... until it is down to these                              */
+#define TRUST_MAX   8u
+#define TOLERANCE   0.25 /* of the longest step: lag that does not matter             */
+#define TURNS_LEAST 0.85 /* of solo work: what turns are held to do at least          */
+#define MARGIN      1.02 /* on shares: solo time is known to about so much               */
+#define BEHIND      0.5  /* ... from which on those who are ahead leave it the cores */
 
 typedef struct account {
     double   lag_ns;  /* > 0: behind its temporal share */
@@ -91,6 +95,7 @@ typedef struct trial {
     double   partial_ns;   /* ... done in unfinished ones when it began              */
     double   rate[2];      /* of sharing, of taking turns, as measured; 0: not yet   */
     uint64_t budget_bytes; /* ... with this one                                     */
+    bool     touched;      /* memory for sharing was used before: epochs count        */
     bool     turns;        /* all take turns in this epoch                          */
     bool     choice;       /* ... in all epochs but those of trial                   */
     uint32_t n_left;       /* epochs before the other way is tried; 0: this is a trial */
@@ -211,19 +216,37 @@ most_lag(const choice *c)
     return most;
 }
 
-/* Time goes on: everybody who wants to run is owed a share of it; who does not is forgiven. */
+/* What taking turns does in a second, in seconds of solo work: less than one, as jobs find other
+ * jobs' data in the caches. */
+static double
+turns_rate(const zico *z)
+{
+    double rate = z->trial.rate[true];
+    return rate <= 0 || rate > 1 ? 1 : rate < TURNS_LEAST ? TURNS_LEAST : rate;
+}
+
+static double
+nearer(double from, double to, double by)
+{
+    if (from < to) return from + by < to ? from + by : to;
+    return from - by > to ? from - by : to;
+}
+
+/* Time goes on: everybody who wants to run is owed a share of it.  Who does not has no more use for
+ * what it was owed, and what it was ahead is forgiven. */
 static void
 accrue(choice *c)
 {
     double passed = (double)(c->now_ns - c->z->last_ns), most = most_lag(c);
+    double owed = MARGIN * passed * turns_rate(c->z);
 
     for (size_t i = 0; c->z->last_ns && i < c->v->n_jobs; i++) {
         const zi_job_view *j = &c->v->job[i];
         account           *a = &c->z->job[j->id];
         if (wants(c->z, j, c->now_ns))
-            a->lag_ns += MARGIN * passed * weight(j) / c->weights;
-        else if (a->lag_ns < most)
-            a->lag_ns = a->lag_ns + passed < most ? a->lag_ns + passed : most;
+            a->lag_ns += owed * weight(j) / c->weights;
+        else
+            a->lag_ns = nearer(a->lag_ns, most, passed);
         if (a->lag_ns > 8 * c->longest) a->lag_ns = 8 * c->longest;
         if (a->lag_ns < -c->longest) a->lag_ns = -c->longest;
     }
@@ -353,7 +376,7 @@ judge_epoch(trial *t, double rate)
     double *mine = &t->rate[t->turns];
     bool    was_trial = t->n_left == 0;
 
-    *mine = *mine > 0 ? (*mine + rate) / 2 : rate;
+    *mine = *mine > 0 ? *mine + (rate - *mine) / 3 : rate;
     if (!t->turns && rate >= SURE_RATE) {
         if (was_trial) go_on_with(t, false);
     } else if (!was_trial && --t->n_left > 0) {
@@ -378,7 +401,9 @@ try_sharing(const choice *c)
         return;
     }
     if (passed < EPOCH * c->longest) return;
-    judge_epoch(t, (t->work_ns + partial_work(c) - t->partial_ns) / passed);
+    if (t->touched)
+        judge_epoch(t, (t->work_ns + partial_work(c) - t->partial_ns) / passed);
+    t->touched = true;
     begin_epoch(c);
 }
 
