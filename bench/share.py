@@ -14,7 +14,7 @@ The budget stays as it is meanwhile: after it was lowered, pages are touched ane
     temporal    one step at a time, the runner has all cores; the yardstick
     spatial     as much memory as all want together: what sharing can gain at most
     zico-N      at N = 100, 80, 65 and 55 % of the sum of solo peaks
-    reserve-65  spatial at 65 %: cores are divided, but peaks are reserved
+    reserve-N   spatial at 80 and 65 %: cores are divided, but peaks are reserved; who does not fit waits
 
 and in runs of their own, since the jobs are started differently, each against its own temporal:
 
@@ -73,7 +73,7 @@ MIXES = {
 }
 BUDGETS = [100, 80, 65, 55]
 LEGS = {"temporal": ("temporal", None), "spatial": ("spatial", 130),
-        **{f"zico-{b}": ("zico", b) for b in BUDGETS}, "reserve-65": ("spatial", 65)}
+        **{f"zico-{b}": ("zico", b) for b in BUDGETS}, **{f"reserve-{b}": ("spatial", b) for b in (80, 65)}}
 APART = {"hold-65": {"ZICO_HOLD": "step"}, "whole-65": {"ZICO_CORES": f"fixed:{os.cpu_count()}"}}
 ORDER = [*LEGS, *APART]
 WARM = 4  # steps of each job before the first round
@@ -394,7 +394,7 @@ def show_aims(results):
         return f"{statistics.mean(values):.2f} over {len(values)}" if values else "not measured"
 
     gains = {b: [] for b in BUDGETS}
-    many, worst, other = [], [], []
+    many, worst, other, free = [], [], [], []
     for mix, r in results.items():
         found = r["found"]
         if "spatial" not in found:
@@ -410,12 +410,16 @@ def show_aims(results):
                 if b == 65 and len(r["jobs"]) >= 3:
                     many.append(gain_of(found, key))
             else:
-                best = max(1, found["spatial"]["progress"][0])
-                other.append((found[key]["progress"][0] / best, mix, b))
+                mine = found[key]["progress"][0]
+                free.append((mine / max(1, found["spatial"]["progress"][0]), mix, b))
+                if f"reserve-{b}" in found:
+                    other.append((mine / max(1, found[f"reserve-{b}"]["progress"][0]), mix, b))
     print(f"\nmixes that gain {JUDGED} and more without a limit, gain captured: "
           + "; ".join(f"{b} %: {mean(g)}" for b, g in gains.items())
           + f"; three and more jobs at 65 %: {mean(many)}")
-    for name, values in [("slowest job", worst), ("other mixes, of the better baseline", other)]:
+    for name, values in [("slowest job", worst),
+                         ("other mixes, of the better of temporal and spatial in that budget", other),
+                         ("other mixes, of the better of temporal and spatial without a limit", free)]:
         if values:
             print(f"{name}: " + ", ".join(f"{v:.2f} ({m} {b} %)" for v, m, b in sorted(values)[:4]))
 
