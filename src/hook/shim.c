@@ -520,13 +520,14 @@ take_placed(size_t size, size_t align, bool zero, uint32_t key, zi_fate fate, vo
     return take_private(size, align, zero, key, ret);
 }
 
-/* The broker may change its word in the middle of a step, as others begin, end and wait. */
+/* The broker may change its word in the middle of a step, as others begin, end and wait; it is
+ * followed at the step's end. */
 static void
-follow_cores(void)
+hear_cores(void)
 {
     if (shim.opt.core_mode == ZI_CORES_FOLLOW)
-        zi_threads_use(&shim.threads, (int)shim.lender.cores(shim.lender.self),
-                       shim.os->now_ns(shim.os));
+        zi_threads_hear(&shim.threads, (int)shim.lender.cores(shim.lender.self),
+                        shim.os->now_ns(shim.os));
 }
 
 static zi_taken
@@ -555,7 +556,7 @@ take_inside(size_t size, size_t align, bool zero, void **ret)
         ++shim.n_takes % WEIGH_TAKES == 0)
         weigh();
     zi_taken taken = take_placed(size, align, zero, key, fate, ret);
-    if (trainer && atomic_load(&shim.phase) == PHASE_IN_STEP) follow_cores();
+    if (trainer && atomic_load(&shim.phase) == PHASE_IN_STEP) hear_cores();
     if (taken != ZI_TAKEN_OURS && key != ZI_PREDICT_NONE) {
         lock();
         zi_predict_drop(&shim.predict, key, step);
@@ -772,6 +773,8 @@ end_of_step(void)
     if (atomic_load(&shim.join) != JOIN_DONE) return;
     trim_cache(CACHE_IDLE);
     weigh();
+    hear_cores();
+    zi_threads_use(&shim.threads, shim.os->now_ns(shim.os));
     if (in_step) shim.lender.step_end(shim.lender.self);
 }
 

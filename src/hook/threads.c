@@ -76,24 +76,21 @@ zi_threads_find(zi_threads *t)
     }
 }
 
-/* Are more threads wanted than we use, and not for long yet? */
-static bool
-too_early(zi_threads *t, int n, uint64_t now_ns)
+void
+zi_threads_hear(zi_threads *t, int n, uint64_t now_ns)
 {
-    if (t->told == 0 || n < t->told) return false;
-    if (t->wish != n) {
-        t->wish = n;
-        t->since_ns = now_ns;
-    }
-    return now_ns < t->since_ns + ZI_THREADS_CALM_NS;
+    if (n <= 0 || n == t->heard) return;
+    t->heard = n;
+    t->since_ns = now_ns;
 }
 
 void
-zi_threads_use(zi_threads *t, int n, uint64_t now_ns)
+zi_threads_use(zi_threads *t, uint64_t now_ns)
 {
-    if (n <= 0 || t->own || t->n_set == 0) return;
-    if (n == t->told) t->wish = 0;
-    if (n == t->told || too_early(t, n, now_ns)) return;
+    const int n = t->heard;
+
+    if (n == 0 || n == t->told || t->own || t->n_set == 0) return;
+    if (t->told && n > t->told && now_ns < t->since_ns + ZI_THREADS_CALM_NS) return;
     if (t->inside && t->inside()) return;
     if (t->told && t->count && t->count() != t->told) {
         t->own = true;
@@ -101,5 +98,4 @@ zi_threads_use(zi_threads *t, int n, uint64_t now_ns)
     }
     for (unsigned i = 0; i < t->n_set; i++) t->set[i](n);
     t->told = n;
-    t->wish = 0;
 }

@@ -79,7 +79,7 @@ typedef struct zi_job_view {
     bool         can_suspend;
     bool by_hand; /* paused or suspended by a person: not a policy's to bring back */
     bool native;
-    bool told_in_step; /* follows CORES within its step; else from its next step on */
+    bool told_in_step; /* hears CORES within its step; else with GO                 */
     bool steady;       /* native, or it says that its steps repeat to the byte */
     bool has_steps;
 } zi_job_view;

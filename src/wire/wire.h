@@ -34,7 +34,7 @@
 #define ZI_FEATURE_GUARD   (1ull << 3) /* in WELCOME: map regions not held PROT_NONE */
 #define ZI_FEATURE_STEADY                                                                \
     (1ull << 4) /* its steps repeat to the byte: its tide is a plan */
-#define ZI_FEATURE_CORES (1ull << 5) /* a command that follows CORES within a step */
+#define ZI_FEATURE_CORES (1ull << 5) /* a command that hears CORES within a step, too */
 #define ZI_FEATURES_ALL                                                                  \
     (ZI_FEATURE_SUSPEND | ZI_FEATURE_NATIVE | ZI_FEATURE_STEPS | ZI_FEATURE_STEADY |     \
      ZI_FEATURE_CORES)

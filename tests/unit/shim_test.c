@@ -2,6 +2,7 @@
 #include "hook/hook.h"
 #include "test.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -18,6 +19,7 @@ static struct {
     zico_status answer, begin_answer, join_answer;
     int         n_full;   /* so many takes find every job waiting for every other */
     uint64_t    comes_ns; /* a take that does not wait so long is in vain */
+    unsigned    cores;    /* 0: three */
     char       *pool;
     size_t      used;
 } fake;
@@ -100,7 +102,7 @@ static unsigned
 fake_cores(void *self)
 {
     (void)self;
-    return 3;
+    return fake.cores ? fake.cores : 3;
 }
 
 static void
@@ -605,6 +607,33 @@ cores(void **state)
     assert_int_equal(3, zi_shim_cores());
 }
 
+/* Between steps only: within one an operator may have taken memory for each of its threads. */
+static void
+threads_change_between_steps(void **state)
+{
+    void *gomp = dlopen("libgomp.so.1", RTLD_LAZY | RTLD_GLOBAL);
+    int (*count)(void);
+
+    (void)state;
+    assert_non_null(gomp);
+    void *p = dlsym(gomp, "omp_get_max_threads");
+    memcpy(&count, &p, sizeof count);
+    fake.cores = 2;
+    zi_hook_free(zi_hook_malloc(2 * MIB));
+    zi_shim_train_begin(NULL, 0);
+    zi_hook_free(zi_hook_malloc(2 * MIB));
+    zi_shim_step();
+    assert_int_equal(2, count());
+    fake.cores = 1;
+    void *a = zi_hook_malloc(2 * MIB), *b = zi_hook_malloc(2 * MIB);
+    assert_int_equal(2, count());
+    zi_hook_free(a);
+    zi_hook_free(b);
+    zi_shim_step();
+    assert_int_equal(1, count());
+    dlclose(gomp);
+}
+
 /* Without a broker everything passes, and nobody is asked again. */
 static void
 no_broker(void **state)
@@ -680,6 +709,7 @@ main(void)
         T(never_under_a_running_thread),
         T(no_place_to_go),
         T(cores),
+        T(threads_change_between_steps),
         T(many_threads),
         T(no_broker),
     };

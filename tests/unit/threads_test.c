@@ -15,6 +15,13 @@ symbol(const char *name)
     return p;
 }
 
+static void
+use(zi_threads *t, int n, uint64_t now_ns)
+{
+    zi_threads_hear(t, n, now_ns);
+    zi_threads_use(t, now_ns);
+}
+
 static zi_threads
 found(void)
 {
@@ -34,11 +41,11 @@ is_told(void **state)
     zi_threads t = found();
 
     (void)state;
-    zi_threads_use(&t, 3, 0);
+    use(&t, 3, 0);
     assert_int_equal(3, t.count());
-    zi_threads_use(&t, 1, 0);
+    use(&t, 1, 0);
     assert_int_equal(1, t.count());
-    zi_threads_use(&t, 0, 0);
+    use(&t, 0, 0);
     assert_int_equal(1, t.count());
 }
 
@@ -50,17 +57,41 @@ not_for_a_moment(void **state)
     uint64_t   now = 1, calm = ZI_THREADS_CALM_NS;
 
     (void)state;
-    zi_threads_use(&t, 1, now);
-    zi_threads_use(&t, 2, now);
-    zi_threads_use(&t, 2, now + calm - 1);
+    use(&t, 1, now);
+    use(&t, 2, now);
+    use(&t, 2, now + calm - 1);
     assert_int_equal(1, t.count());
-    zi_threads_use(&t, 1, now + calm - 1); /* the pause was short */
-    zi_threads_use(&t, 2, now + calm);
+    use(&t, 1, now + calm - 1); /* the pause was short */
+    use(&t, 2, now + calm);
     assert_int_equal(1, t.count());
-    zi_threads_use(&t, 2, now + 2 * calm);
+    use(&t, 2, now + 2 * calm);
     assert_int_equal(2, t.count());
-    zi_threads_use(&t, 1, now + 2 * calm);
+    use(&t, 1, now + 2 * calm);
     assert_int_equal(1, t.count());
+}
+
+/* What is heard between two steps counts at the second one's beginning, if it lasted. */
+static void
+only_when_used(void **state)
+{
+    zi_threads t = found();
+    uint64_t   calm = ZI_THREADS_CALM_NS;
+
+    (void)state;
+    use(&t, 2, 1);
+    zi_threads_hear(&t, 1, 2);
+    assert_int_equal(2, t.count());
+    zi_threads_hear(&t, 2, 3);
+    zi_threads_use(&t, 4);
+    assert_int_equal(2, t.count());
+    use(&t, 1, 5);
+    zi_threads_hear(&t, 2, 6);
+    zi_threads_hear(&t, 1, 7);
+    zi_threads_hear(&t, 2, 8 + calm);
+    zi_threads_use(&t, 9 + calm);
+    assert_int_equal(1, t.count());
+    zi_threads_use(&t, 8 + 2 * calm);
+    assert_int_equal(2, t.count());
 }
 
 /* A number that the program sets itself stays. */
@@ -73,17 +104,17 @@ own_number(void **state)
 
     (void)state;
     memcpy(&set, &p, sizeof set);
-    zi_threads_use(&t, 2, 0);
+    use(&t, 2, 0);
     set(5);
-    zi_threads_use(&t, 1, 0);
-    zi_threads_use(&t, 2, 0);
+    use(&t, 1, 0);
+    use(&t, 2, 0);
     assert_int_equal(5, t.count());
 }
 
 static void
 within(void *user)
 {
-    zi_threads_use(user, 1, 0);
+    use(user, 1, 0);
 }
 
 /* Inside a parallel piece nothing is set, as it would be forgotten at its end. */
@@ -96,10 +127,10 @@ not_inside(void **state)
 
     (void)state;
     memcpy(&parallel, &p, sizeof parallel);
-    zi_threads_use(&t, 2, 0);
+    use(&t, 2, 0);
     parallel(within, &t, 2, 0);
     assert_int_equal(2, t.told);
-    zi_threads_use(&t, 1, 0);
+    use(&t, 1, 0);
     assert_int_equal(1, t.count());
 }
 
@@ -110,7 +141,7 @@ nobody(void **state)
     zi_threads t = {0};
 
     (void)state;
-    zi_threads_use(&t, 2, 0);
+    use(&t, 2, 0);
     assert_int_equal(0, t.told);
 }
 
@@ -120,7 +151,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(is_told),    cmocka_unit_test(not_for_a_moment),
         cmocka_unit_test(own_number), cmocka_unit_test(not_inside),
-        cmocka_unit_test(nobody),
+        cmocka_unit_test(nobody),     cmocka_unit_test(only_when_used),
     };
     return t_main(tests);
 }
