@@ -159,7 +159,8 @@ static void
 on_cancel(zi_broker *b, zi_peer *p, uint32_t seq)
 {
     zi_decide(b, zi_desk_cancel(b->desk, p->job, seq, b->os->now_ns(b->os)));
-    if (zi_desk_job(b->desk, p->job)->state != ZI_JOB_RUNNING)
+    const zi_job_view *v = zi_desk_job(b->desk, p->job);
+    if (v && v->state != ZI_JOB_RUNNING)
         atomic_store(&b->estate->leases->row[p->job].in_step, 0u);
 }
 
