@@ -285,12 +285,11 @@ zico_status
 zi_engine_step(zi_engine *e, const void *x, const void *y, double lr, uint64_t step)
 {
     zi_exec_feed feed[2] = {{e->io.x, x}, {e->io.y, y}};
-
-    zico_status st;
+    const size_t n = e->io.y == ZI_ID_NONE ? 1 : 2;
+    zico_status  st;
 
     zi_pilot_before_step(e->pilot, e->exec);
-    while ((st = zi_exec_step(e->exec, feed, e->io.y == ZI_ID_NONE ? 1 : 2, (float)lr,
-                              step)) == ZICO_E_NOPLAN)
+    while ((st = zi_exec_step(e->exec, feed, n, (float)lr, step)) == ZICO_E_NOPLAN)
         (void)zi_pilot_follow_limit(e->pilot, e->exec);
     return st;
 }

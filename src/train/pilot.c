@@ -651,12 +651,11 @@ zi_pilot_follow_limit(zi_pilot *p, zi_exec *e)
     return true;
 }
 
-void
-zi_pilot_before_step(zi_pilot *p, zi_exec *e)
+/* The limit is as it was: does what the last steps showed ask for another plan? */
+static void
+follow_steps(zi_pilot *p, zi_exec *e)
 {
-    if (zi_pilot_follow_limit(p, e)) {
-        /* that plan is the newest */
-    } else if (p->short_bytes && p->short_bytes < p->info.peak_bytes) {
+    if (p->short_bytes && p->short_bytes < p->info.peak_bytes) {
         replan(p, e, p->short_bytes, "memory ran short: planned anew");
     } else if (p->info.phase == ZI_PILOT_MEASURE && p->n_steps == WARM_STEPS) {
         zi_exec_forget_times(e);
@@ -666,6 +665,12 @@ zi_pilot_before_step(zi_pilot *p, zi_exec *e)
     } else if (p->feeding && p->n_steps >= WARM_STEPS + 1 && zi_exec_drain(e) >= 0) {
         feed_back(p, e);
     }
+}
+
+void
+zi_pilot_before_step(zi_pilot *p, zi_exec *e)
+{
+    if (!zi_pilot_follow_limit(p, e)) follow_steps(p, e);
     p->short_bytes = 0;
     p->n_steps++;
 }

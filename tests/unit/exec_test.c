@@ -229,78 +229,83 @@ wrong_plan(void **state)
     zi_graph_free(g);
 }
 
+/* An executor in a session of its own; x (4,8) is fed. */
+typedef struct in_session {
+    zi_session *s;
+    zi_graph   *g;
+    zi_exec    *e;
+    float       data[32];
+} in_session;
+
+static zi_exec_feed
+open_in_session(in_session *n, zi_gb *b, uint64_t local_bytes, uint64_t wait_ns)
+{
+    zi_session_options so = {.local_bytes = local_bytes,
+                             .local_region_bytes = 2ull << 20};
+    zi_graph_diag      d = {0};
+
+    memset(n, 0, sizeof *n);
+    expect_ok(zi_gb_finish(b, &d, &n->g));
+    expect_ok(zi_session_open(&so, &n->s));
+    zi_exec_options opt = {.graph = n->g,
+                           .session = n->s,
+                           .n_threads = 1,
+                           .lease_wait_ns = wait_ns};
+    expect_ok(zi_exec_new(&opt, &d, &n->e));
+    return (zi_exec_feed){zi_graph_find_tensor(n->g, "x"), n->data};
+}
+
+static void
+close_in_session(in_session *n)
+{
+    zi_exec_free(n->e);
+    zi_session_close(n->s);
+    zi_graph_free(n->g);
+}
+
 /* A step whose memory does not come ends with that status, and nobody waits for ever. */
 static void
 lease_never_comes(void **state)
 {
-    zi_session_options so = {.local_bytes = 8ull << 20, .local_region_bytes = 2ull << 20};
-    zi_session        *s;
-    zi_gb             *b = zi_gb_new("wide", true, 1);
-    zi_graph          *g;
-    zi_exec           *e;
-    zi_graph_diag      d = {0};
+    zi_gb              *b = zi_gb_new("wide", true, 1);
+    in_session          n;
     zi_exec_step_result r;
 
     (void)state;
     zi_tensor_id x = zi_gb_input(b, "x", ZI_DTYPE_F32, 2, (int64_t[]){4, 8});
     x = zi_gb_relu(b, zi_gb_linear(b, x, "fc", 100000, false));
-    zi_gb_output(b,
-                 zi_gb_tanh(b, zi_gb_sigmoid(b, zi_gb_concat(b, 8,
-                                                             (zi_tensor_id[]){x, x, x, x,
-                                                                              x, x, x, x},
-                                                             0))));
-    expect_ok(zi_gb_finish(b, &d, &g));
-    expect_ok(zi_session_open(&so, &s));
-    zi_exec_options opt = {.graph = g,
-                           .session = s,
-                           .n_threads = 1,
-                           .lease_wait_ns = 1000000};
-    float           data[32] = {0};
-    zi_exec_feed    feed = {zi_graph_find_tensor(g, "x"), data};
-    expect_ok(zi_exec_new(&opt, &d, &e));
-    assert_true(zi_exec_step(e, &feed, 1, 0, 1) < 0);
-    expect_ok(zi_exec_result(e, true, &r));
+    x = zi_gb_concat(b, 8, (zi_tensor_id[]){x, x, x, x, x, x, x, x}, 0);
+    zi_gb_output(b, zi_gb_tanh(b, zi_gb_sigmoid(b, x)));
+    zi_exec_feed feed = open_in_session(&n, b, 8ull << 20, 1000000);
+    assert_true(zi_exec_step(n.e, &feed, 1, 0, 1) < 0);
+    expect_ok(zi_exec_result(n.e, true, &r));
     assert_int_equal(1, r.step);
     assert_true(r.status < 0);
-    expect_status(ZICO_E_CANCELLED, zi_exec_step(e, &feed, 1, 0, 2));
-    zi_exec_free(e);
-    zi_session_close(s);
-    zi_graph_free(g);
+    expect_status(ZICO_E_CANCELLED, zi_exec_step(n.e, &feed, 1, 0, 2));
+    close_in_session(&n);
 }
 
 /* In a session a step ends with the next one's beginning, or when it is drained: the next may be far. */
 static void
 step_ends_when_drained(void **state)
 {
-    zi_session_options  so = {.local_bytes = 16ull << 20,
-                              .local_region_bytes = 2ull << 20};
-    zi_session         *s;
     zi_gb              *b = zi_gb_new("small", true, 1);
-    zi_graph           *g;
-    zi_exec            *e;
-    zi_graph_diag       d = {0};
+    in_session          n;
     zi_exec_step_result r;
 
     (void)state;
     zi_tensor_id x = zi_gb_input(b, "x", ZI_DTYPE_F32, 2, (int64_t[]){4, 8});
     zi_gb_output(b, zi_gb_relu(b, zi_gb_linear(b, x, "fc", 16, false)));
-    expect_ok(zi_gb_finish(b, &d, &g));
-    expect_ok(zi_session_open(&so, &s));
-    zi_exec_options opt = {.graph = g, .session = s, .n_threads = 1};
-    float           data[32] = {0};
-    zi_exec_feed    feed = {zi_graph_find_tensor(g, "x"), data};
-    expect_ok(zi_exec_new(&opt, &d, &e));
+    zi_exec_feed feed = open_in_session(&n, b, 16ull << 20, 0);
     for (uint64_t step = 1; step <= 2; step++) {
-        assert_false(zi_exec_is_in_step(e));
-        expect_ok(zi_exec_step(e, &feed, 1, 0, step));
-        expect_ok(zi_exec_result(e, true, &r));
-        assert_true(zi_exec_is_in_step(e));
-        expect_ok(zi_exec_drain(e));
+        assert_false(zi_exec_is_in_step(n.e));
+        expect_ok(zi_exec_step(n.e, &feed, 1, 0, step));
+        expect_ok(zi_exec_result(n.e, true, &r));
+        assert_true(zi_exec_is_in_step(n.e));
+        expect_ok(zi_exec_drain(n.e));
     }
-    assert_false(zi_exec_is_in_step(e));
-    zi_exec_free(e);
-    zi_session_close(s);
-    zi_graph_free(g);
+    assert_false(zi_exec_is_in_step(n.e));
+    close_in_session(&n);
 }
 
 int
