@@ -21,12 +21,17 @@ and in runs of their own, since the jobs are started differently, each against i
     hold-65     zico at 65 %, jobs give memory back only at the end of a step (ZICO_HOLD=step)
     whole-65    zico at 65 %, each job keeps all cores (ZICO_CORES): cores are not divided
 
-Progress is a job's rate relative to its mean rate in the temporal legs before and after; of a mix,
+Progress is a job's rate relative to its median rate in the temporal legs of the same run; of a mix,
 the mean over its jobs.  Gain captured = (zico - temporal) / (spatial - temporal).  Rates come from the
 times at which steps end.  The first round is not counted: memory is touched for the first time and
 tides are learnt.  Memory is what the kernel says: a process of its own looks at the blocks of
 the pool's memfd every 20 ms, plus what the jobs charged.  How busy others kept the machine is
 recorded with each leg; legs with more than 0.15 cores of foreign load are left out.
+
+A virtual machine's cores move about the real ones: at times they share a cache, at times they do not,
+and then a network that has both is half as slow again, while two with one each are not.  So every
+second bench/cores_apart measures how far apart they are.  Legs in which that changed are left out, and
+a leg is compared with the temporal legs of its run in which the cores were as far apart.
 """
 import argparse
 import json
@@ -43,7 +48,8 @@ import tempfile
 import threading
 import time
 
-ZICO = os.path.join(os.environ.get("ZI_BUILD_DIR", "build/release"), "zico")
+BUILD = os.environ.get("ZI_BUILD_DIR", "build/release")
+ZICO = os.path.join(BUILD, "zico")
 MIB = 1 << 20
 
 # name: network, batch, optimizer, more.  Peak at least 300 MB, of which a tenth or less stays.
@@ -78,6 +84,7 @@ APART = {"hold-65": {"ZICO_HOLD": "step"}, "whole-65": {"ZICO_CORES": f"fixed:{o
 ORDER = [*LEGS, *APART]
 WARM = 4  # steps of each job before the first round
 SETTLE = 0.8  # seconds at the beginning of a leg that are not counted
+SAME = 2.0  # distances of cores that differ by less are one
 JUDGED = 1.15  # gains are judged on mixes that gain so much without a limit
 QUIET = 0.15  # cores that others may use while we measure
 
@@ -114,6 +121,13 @@ def sample_memory(pid, pipe):
                 return
             pipe.send(most)
             most = 0
+
+
+def cores_apart():
+    """Nanoseconds from one core to another and back, now."""
+    p = subprocess.run([os.path.join(BUILD, "bench", "cores_apart"), "2"], stdout=subprocess.PIPE, text=True,
+                       check=True)
+    return int(p.stdout)
 
 
 def cpu_used():
@@ -231,7 +245,10 @@ class Run:
         self.peak()
         before, begin = status(self.socket), time.monotonic()
         used, own = cpu_used(), cpu_of(pids)
-        time.sleep(max(0.1, end - time.monotonic()))
+        apart = [cores_apart()]
+        while (left := end - time.monotonic()) > 0 or len(apart) < 2:
+            time.sleep(min(1, max(0.1, left)))
+            apart.append(cores_apart())
         end, after = time.monotonic(), status(self.socket)
         others = (cpu_used() - used - (cpu_of(pids) - own)) / (end - begin)
         steps = sum(sum(1 for x in j.ends if begin < x <= end) for j in self.jobs)
@@ -244,6 +261,7 @@ class Run:
             "device": [statistics.median(d) if d else 0 for d in within],
             "kernel_peak": self.peak() + field(after, "private_bytes"),
             "others": others,
+            "apart_ns": [min(apart), max(apart)],
             "p99_us": field(after, "decide_p99_ns") / 1e3,
         }
 
@@ -313,32 +331,22 @@ def run_legs(names, budget, legs, seconds, until, env, keep):
     length = seconds * len(legs)
     with Run(names, policy, budget, env=env) as r:
         r.warm_up(WARM)
-        first = math.ceil((time.monotonic() + 0.1) / length)
-        last = []  # the round before, without its second temporal
-        for number in range(1000):
-            now = []
-            for k, key in enumerate(legs):
-                begin = (first + number) * length + k * seconds
-                if begin + seconds > until:
-                    break
-                time.sleep(max(0, begin + SETTLE - time.monotonic()))
-                now.append((key, r.window(begin + seconds)))
-                if k == 0 and number > 1:
-                    keep(last, [last[0][1]["rate"], now[0][1]["rate"]])
+        first = math.ceil((time.monotonic() + 0.1) / length) * length
+        for number in range(10000):
+            begin = first + number * seconds
+            if begin + seconds > until:
+                return
+            time.sleep(max(0, begin + SETTLE - time.monotonic()))
+            seen = r.window(begin + seconds)
             for j in r.jobs:
                 if j.process.poll() is not None:
                     raise RuntimeError(f"{j.name} ended: {j.bad}")
-            if len(now) < len(legs):
-                break
-            last = now
-        else:
-            return
-        if number > 1 and not now:  # no time for one more temporal leg
-            keep(last, [last[0][1]["rate"]])
+            if number >= len(legs):  # the first round is not counted
+                keep(legs[number % len(legs)], seen)
 
 
 def interval(values):
-    """Median, and the 95 % interval of a bootstrap over rounds."""
+    """Median, and the 95 % interval of a bootstrap over legs."""
     rng = random.Random(1)
     meds = sorted(statistics.median(rng.choices(values, k=len(values))) for _ in range(500))
     return statistics.median(values), meds[12], meds[-13]
@@ -348,9 +356,7 @@ def judge(names, windows, total):
     """Per configuration: progress of the mix and of its slowest job, relative to temporal."""
     out = {}
     for key in [k for k in ORDER if windows.get(k)]:
-        seen = [w for w in windows[key] if w["others"] < QUIET and min(w["base"]) > 0]
-        if not seen:
-            continue
+        seen = windows[key]
         ratios = [[r / b for r, b in zip(w["rate"], w["base"])] for w in seen]
         per_job = [statistics.median(r[i] for r in ratios) for i in range(len(names))]
         slowest = per_job.index(min(per_job))
@@ -438,7 +444,7 @@ def show_split(found):
 
 def show_switching(windows):
     """Temporal: from one step's last kernel to the next one's first."""
-    lost = [w["between_us"] for w in windows.get("temporal", []) if w["others"] < QUIET]
+    lost = [w["between_us"] for w in windows.get("temporal", [])]
     if lost:
         print(f"  temporal: {statistics.median(lost):.0f} us from a step's last kernel to the next first one")
 
@@ -543,17 +549,15 @@ def simulate(solo, names, found, total, seconds=120):
     print("  simulated: " + "; ".join(off))
 
 
-COLOURS = ["#3366aa", "#cc6633", "#338855", "#8844aa", "#888833"]
+COLOURS = ["#3366aa", "#cc6633", "#338855", "#8844aa", "#888833", "#cc3377", "#555555", "#22aaaa"]
 
 
-def draw(results, path):
+def draw_panel(results, title, top):
     """Progress against budget, a line per mix: solid zico, dotted what no limit gives."""
-    left, top, width, height = 70, 30, 560, 300
+    left, width, height = 70, 560, 300
     shown = {m: r["found"] for m, r in results.items()
              if "zico-65" in r["found"] and "zico-80" in r["found"]}
-    if not shown:
-        return
-    highest = max(v["progress"][0] for f in shown.values() for v in f.values())
+    highest = max((v["progress"][0] for f in shown.values() for v in f.values()), default=1)
     low, high = 0.8, max(1.4, highest + 0.05)
 
     def at(percent, progress):
@@ -561,10 +565,7 @@ def draw(results, path):
         y = top + height - (max(progress, low) - low) / (high - low) * height
         return f"{x:.1f},{y:.1f}"
 
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 170}" '
-             f'height="{top + height + 50}" font-family="sans-serif" font-size="12">',
-             '<rect width="100%" height="100%" fill="white"/>',
-             f'<text x="{left}" y="18">Progress relative to taking turns, against the budget</text>']
+    parts = [f'<text x="{left}" y="{top - 12}">{title}</text>']
     for tick in [x / 10 for x in range(8, int(high * 10) + 1)]:
         x, y = at(50, tick).split(",")
         parts.append(f'<path d="M{at(50, tick)} L{at(105, tick)}" stroke="#dddddd"/>'
@@ -583,14 +584,31 @@ def draw(results, path):
                          f'stroke-dasharray="2,4"/>')
         parts.append(f'<text x="{left + width + 10}" y="{top + 20 + 18 * i}" fill="{colour}">{mix}'
                      f'</text>')
+    return parts
+
+
+def draw(modes, path):
+    """A panel for each distance of the cores."""
+    parts = []
+    for i, (ns, results) in enumerate(modes):
+        parts += draw_panel(results, "Progress relative to taking turns, against the budget; cores "
+                            f"{ns} ns apart", 30 + 380 * i)
     with open(path, "w", encoding="utf-8") as f:
-        f.write("\n".join(parts) + "\n</svg>\n")
+        f.write(f'<svg xmlns="http://www.w3.org/2000/svg" width="800" height="{380 * len(modes)}" '
+                'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>\n'
+                + "\n".join(parts) + "\n</svg>\n")
 
 
 def check_budgets(found):
     """Mixes that were ever over their budget."""
     return [k for k, v in found.items()
             if "-" in k and v["kernel_peak"] > int(k.split("-")[1]) / 100]
+
+
+def is_steady(window):
+    """Did the cores stay where they were in this leg?"""
+    least, most = window["apart_ns"]
+    return most <= SAME * least
 
 
 class Results:
@@ -614,24 +632,41 @@ class Results:
         with open(self.path, "a", encoding="utf-8") as f:
             f.write(json.dumps(record) + "\n")
 
-    def next_round(self, mix):
-        return 1 + max([w["round"] for w in self.windows if w["mix"] == mix], default=0)
+    def next_run(self):
+        return 1 + max([w["run"] for w in self.windows], default=0)
 
-    def of(self, mix):
+    def of(self, mix, distance):
+        """Windows with the cores so far apart from beginning to end, and what taking turns made in that run."""
+        near = [w for w in self.windows if w["mix"] == mix and is_steady(w) and w["others"] < QUIET
+                and distance[0] <= w["apart_ns"][0] <= distance[1]]
         out = {}
-        for w in self.windows:
-            if w["mix"] == mix:
-                out.setdefault(w["key"], []).append(w)
+        for w in near:
+            turns = [t["rate"] for t in near if t["run"] == w["run"] and t["key"] == "temporal"]
+            base = [statistics.median(r) for r in zip(*turns)]
+            if base and min(base) > 0:
+                out.setdefault(w["key"], []).append({**w, "base": base})
         return out
 
+    def distances(self):
+        """How far apart the cores were: ranges, each of like distances."""
+        found = []
+        for ns in sorted(w["apart_ns"][0] for w in self.windows if is_steady(w)):
+            if not found or ns > SAME * found[-1][0]:
+                found.append([ns, ns])
+            found[-1][1] = ns
+        return found
 
-def report(results, opt):
+
+def report_distance(results, distance):
+    """All mixes while the cores were so far apart: what was found, and who was over its budget."""
     shown, over = {}, []
     for mix in [m for m in MIXES if any(w["mix"] == m for w in results.windows)]:
         names = MIXES[mix]
         total = sum_of_peaks(results.solo, names)
-        windows = results.of(mix)
+        windows = results.of(mix, distance)
         found = judge(names, windows, total)
+        if not found:
+            continue
         shown[mix] = {"jobs": names, "total": total, "found": found}
         show(mix, names, total, found)
         show_split(found)
@@ -640,12 +675,25 @@ def report(results, opt):
         simulate(results.solo, names, found, total)
         over += [f"{mix} {k}" for k in check_budgets(found)]
     show_aims(shown)
+    return shown, over
+
+
+def report(results, opt):
+    modes, over = [], []
+    for distance in results.distances():
+        print(f"\n== cores {distance[0]} to {distance[1]} ns apart " + "=" * 60)
+        shown, more = report_distance(results, distance)
+        modes.append((distance[0], shown))
+        over += more
+    moved = sum(not is_steady(w) for w in results.windows)
+    print(f"{moved} of {len(results.windows)} legs left out, as the cores moved meanwhile")
     if opt.json:
         with open(opt.json, "w", encoding="utf-8") as f:
-            json.dump({"solo": results.solo, "mixes": shown}, f, indent=1)
+            json.dump({"solo": results.solo,
+                       "modes": [{"apart_ns": ns, "mixes": m} for ns, m in modes]}, f, indent=1)
     if opt.svg:
-        draw(shown, opt.svg)
-    judged = any(r["found"] for r in shown.values())
+        draw(modes, opt.svg)
+    judged = any(r["found"] for _, shown in modes for r in shown.values())
     print("OVER BUDGET: " + ", ".join(over) if over else
           "never over budget" if judged else "no leg was quiet enough to be judged")
     return 1 if over else 0
@@ -681,17 +729,15 @@ def measure(mixes, results, opt):
         for which, legs, env in runs:
             budget = total * LEGS[legs[1]][1] // 100
 
-            def keep(legs, base):
-                number = results.next_round(mix)
-                base = [statistics.mean(r) for r in zip(*base)]
-                for key, w in legs:
-                    if which in APART and key == "temporal":
-                        continue
-                    key = which if which in APART else key
-                    results.add({"mix": mix, "key": key, "round": number, "base": base, **w})
-                    progress = statistics.mean(r / b if b else 0 for r, b in zip(w["rate"], base))
-                    print(f"  {mix} {which} {key}: " + " ".join(f"{r:.2f}" for r in w["rate"])
-                          + f" steps/s, progress {progress:.3f}, others {w['others']:.2f}", flush=True)
+            serial = results.next_run()
+
+            def keep(key, seen):
+                if which in APART and key != "temporal":
+                    key = which
+                results.add({"mix": mix, "key": key, "run": serial, **seen})
+                print(f"  {mix} {which} {key}: " + " ".join(f"{r:.2f}" for r in seen["rate"])
+                      + f" steps/s, others {seen['others']:.2f}, cores {seen['apart_ns'][0]} to "
+                      f"{seen['apart_ns'][1]} ns apart", flush=True)
             try:
                 run_legs(names, budget, legs, leg, time.monotonic() + opt.seconds / len(runs), env, keep)
             except RuntimeError as e:
