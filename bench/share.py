@@ -1,8 +1,8 @@
 """share.py -- many jobs, one budget: zico against time multiplexing and against no limit at all.
 
-    make bench-share                          everything; about 50 minutes
+    make bench-share                          everything; about 90 minutes
     tools/bench-share.sh --quick              two mixes; about 5 minutes
-    tools/bench-share.sh --mix pair-same      one mix in about five minutes, appended
+    tools/bench-share.sh --mix pair-same      one mix in about seven minutes, appended
     tools/bench-share.sh --mix three --legs temporal,spatial,zico-65
     tools/bench-share.sh --mix three --only hold
     tools/bench-share.sh --report             tables and picture of all that was appended
@@ -21,7 +21,7 @@ and in runs of their own, since the jobs are started differently, each against i
     hold-65     zico at 65 %, jobs give memory back only at the end of a step (ZICO_HOLD=step)
     whole-65    zico at 65 %, each job keeps all cores (ZICO_CORES): cores are not divided
 
-Progress is a job's rate relative to its median rate in the temporal legs of the same run; of a mix,
+Progress is a job's rate relative to its mean rate in the temporal legs of the same run; of a mix,
 the mean over its jobs.  Gain captured = (zico - temporal) / (spatial - temporal).  Rates come from the
 times at which steps end.  The first round is not counted: memory is touched for the first time and
 tides are learnt.  Memory is what the kernel says: a process of its own looks at the blocks of
@@ -30,8 +30,9 @@ recorded with each leg; legs with more than 0.15 cores of foreign load are left 
 
 A virtual machine's cores move about the real ones: at times they share a cache, at times they do not,
 and then a network that has both is half as slow again, while two with one each are not.  So every
-second bench/cores_apart measures how far apart they are.  Legs in which that changed are left out, and
-a leg is compared with the temporal legs of its run in which the cores were as far apart.
+second bench/cores_apart measures how far apart they are.  Of a leg in which that changed only the longest
+stretch counts, if it is long enough, and a leg is compared with the temporal legs of its run in which the
+cores were as far apart.
 """
 import argparse
 import json
@@ -77,6 +78,7 @@ MIXES = {
     "four": ["mobile", "dense", "unet", "gpt"],
     "eight": ["mobile", "dense", "unet", "gpt", "mobile", "resnet20", "unet", "lstm"],
 }
+SPLIT = ["pair-small", "three-small", "three"]  # where a whole run switches off one thing at a time
 BUDGETS = [100, 80, 65, 55]
 LEGS = {"temporal": ("temporal", None), "spatial": ("spatial", 130),
         **{f"zico-{b}": ("zico", b) for b in BUDGETS}, **{f"reserve-{b}": ("spatial", b) for b in (80, 65)}}
@@ -85,6 +87,7 @@ ORDER = [*LEGS, *APART]
 WARM = 4  # steps of each job before the first round
 SETTLE = 0.8  # seconds at the beginning of a leg that are not counted
 SAME = 2.0  # distances of cores that differ by less are one
+STRETCH = 2.5  # seconds with the cores where they are that are worth a figure
 JUDGED = 1.15  # gains are judged on mixes that gain so much without a limit
 QUIET = 0.15  # cores that others may use while we measure
 
@@ -166,6 +169,17 @@ def best_cores(name):
     return ["--threads", "1"] if one <= all_cores else []
 
 
+def longest_stretch(looks):
+    """Of (time, distance of the cores): the longest in which they stayed, or all if none is long enough."""
+    best = looks[:1]
+    for i in range(len(looks)):
+        for k in range(i + 1, len(looks) + 1):
+            seen = [ns for _, ns in looks[i:k]]
+            if max(seen) <= SAME * min(seen) and looks[k - 1][0] - looks[i][0] > best[-1][0] - best[0][0]:
+                best = looks[i:k]
+    return best if best[-1][0] - best[0][0] >= STRETCH else looks
+
+
 class Job:
     """One `zico train`, and the times at which its steps ended."""
 
@@ -245,23 +259,24 @@ class Run:
         self.peak()
         before, begin = status(self.socket), time.monotonic()
         used, own = cpu_used(), cpu_of(pids)
-        apart = [cores_apart()]
-        while (left := end - time.monotonic()) > 0 or len(apart) < 2:
+        looks = [(begin, cores_apart())]
+        while (left := end - time.monotonic()) > 0 or len(looks) < 2:
             time.sleep(min(1, max(0.1, left)))
-            apart.append(cores_apart())
+            looks.append((time.monotonic(), cores_apart()))
         end, after = time.monotonic(), status(self.socket)
+        still = longest_stretch(looks)
         others = (cpu_used() - used - (cpu_of(pids) - own)) / (end - begin)
         steps = sum(sum(1 for x in j.ends if begin < x <= end) for j in self.jobs)
         changed = field(after, "exchanged_bytes") - field(before, "exchanged_bytes")
         within = [[d for x, d in zip(j.ends, j.device) if begin < x <= end] for j in self.jobs]
         return {
-            "rate": [j.rate(begin, end) for j in self.jobs],
+            "rate": [j.rate(still[0][0], still[-1][0]) for j in self.jobs],
             "between_us": self.between(begin, end) * 1e6,
             "exchanged": changed / max(steps, 1),
             "device": [statistics.median(d) if d else 0 for d in within],
             "kernel_peak": self.peak() + field(after, "private_bytes"),
             "others": others,
-            "apart_ns": [min(apart), max(apart)],
+            "apart_ns": [min(ns for _, ns in still), max(ns for _, ns in still)],
             "p99_us": field(after, "decide_p99_ns") / 1e3,
         }
 
@@ -324,18 +339,16 @@ def measure_solo(names, plenty, folder):
     return found
 
 
-def run_legs(names, budget, legs, seconds, until, env, keep):
-    """Policies in turn over one set of jobs, rounds of legs of so many seconds, until that time."""
+def run_legs(names, budget, legs, seconds, rounds, env, keep):
+    """Policies in turn over one set of jobs, so many rounds of legs of so many seconds."""
     seconds = round(seconds, 1)
     policy = "relay:" + "+".join(LEGS[k][0][:2] for k in legs) + f"/{seconds:g}"
     length = seconds * len(legs)
     with Run(names, policy, budget, env=env) as r:
         r.warm_up(WARM)
         first = math.ceil((time.monotonic() + 0.1) / length) * length
-        for number in range(10000):
+        for number in range((1 + rounds) * len(legs)):
             begin = first + number * seconds
-            if begin + seconds > until:
-                return
             time.sleep(max(0, begin + SETTLE - time.monotonic()))
             seen = r.window(begin + seconds)
             for j in r.jobs:
@@ -345,29 +358,32 @@ def run_legs(names, budget, legs, seconds, until, env, keep):
                 keep(legs[number % len(legs)], seen)
 
 
-def interval(values):
-    """Median, and the 95 % interval of a bootstrap over legs."""
+def interval(values, middle):
+    """The middle, and the 95 % interval of a bootstrap over legs."""
     rng = random.Random(1)
-    meds = sorted(statistics.median(rng.choices(values, k=len(values))) for _ in range(500))
-    return statistics.median(values), meds[12], meds[-13]
+    many = sorted(middle(rng.choices(values, k=len(values))) for _ in range(500))
+    return middle(values), many[12], many[-13]
 
 
 def judge(names, windows, total):
-    """Per configuration: progress of the mix and of its slowest job, relative to temporal."""
+    """Per configuration: progress of the mix and of its slowest job, relative to temporal.
+
+    A job that was behind at a leg's end is made up for in the next one, so a job's share is told by
+    the mean over legs; the progress of a mix by their median.
+    """
     out = {}
     for key in [k for k in ORDER if windows.get(k)]:
-        seen = windows[key]
-        ratios = [[r / b for r, b in zip(w["rate"], w["base"])] for w in seen]
-        per_job = [statistics.median(r[i] for r in ratios) for i in range(len(names))]
+        ratios = [[r / b for r, b in zip(w["rate"], w["base"])] for w in windows[key]]
+        per_job = [statistics.mean(r[i] for r in ratios) for i in range(len(names))]
         slowest = per_job.index(min(per_job))
         out[key] = {
-            "progress": interval([statistics.mean(r) for r in ratios]),
-            "slowest": interval([r[slowest] for r in ratios]), "per_job": per_job,
-            "exchanged": statistics.median(w["exchanged"] for w in seen),
+            "progress": interval([statistics.mean(r) for r in ratios], statistics.median),
+            "slowest": interval([r[slowest] for r in ratios], statistics.mean), "per_job": per_job,
+            "exchanged": statistics.median(w["exchanged"] for w in windows[key]),
             "kernel_peak": max(w["kernel_peak"] for w in windows[key]) / total,
             "others": statistics.median(w["others"] for w in windows[key]),
-            "p99_us": statistics.median(w["p99_us"] for w in seen),
-            "rounds": len(ratios),
+            "p99_us": statistics.median(w["p99_us"] for w in windows[key]),
+            "legs": len(ratios),
         }
     return out
 
@@ -391,7 +407,7 @@ def show(mix, names, total, found):
         print(f"  {key:10} {p:8.3f} {lo:6.3f}-{hi:6.3f} "
               f"{'     -' if gain is None else f'{gain:6.2f}'} {s:8.3f} {slo:6.3f}-{shi:6.3f} "
               f"{v['exchanged'] / MIB:7.0f} MiB/step {v['kernel_peak']:5.2f} {v['others']:6.2f} "
-              f"{v['rounds']:2}  " + " ".join(f"{x:.2f}" for x in v["per_job"]), flush=True)
+              f"{v['legs']:2}  " + " ".join(f"{x:.2f}" for x in v["per_job"]), flush=True)
 
 
 def show_aims(results):
@@ -642,7 +658,7 @@ class Results:
         out = {}
         for w in near:
             turns = [t["rate"] for t in near if t["run"] == w["run"] and t["key"] == "temporal"]
-            base = [statistics.median(r) for r in zip(*turns)]
+            base = [statistics.mean(r) for r in zip(*turns)]
             if base and min(base) > 0:
                 out.setdefault(w["key"], []).append({**w, "base": base})
         return out
@@ -723,9 +739,10 @@ def measure(mixes, results, opt):
         names = MIXES[mix]
         total = sum_of_peaks(results.solo, names)
         longest = max(1 / results.solo[n]["rate"] for n in names)
-        leg = min(30, max(opt.leg, 4 * len(names) * longest))  # in turn, the longest makes 4 steps
+        leg = min(30, max(opt.leg, 8 * len(names) * longest))  # in turn, the longest makes 8 steps
         runs = [(which, legs, {}) for which, legs in by_budget(opt.legs) if "legs" in opt.only]
-        runs += [(k, ["temporal", "zico-65"], e) for k, e in APART.items() if k in opt.only]
+        runs += [(k, ["temporal", "zico-65"], e) for k, e in APART.items() if k in opt.only
+                 and (opt.mix or mix in SPLIT)]
         for which, legs, env in runs:
             budget = total * LEGS[legs[1]][1] // 100
 
@@ -739,7 +756,7 @@ def measure(mixes, results, opt):
                       + f" steps/s, others {seen['others']:.2f}, cores {seen['apart_ns'][0]} to "
                       f"{seen['apart_ns'][1]} ns apart", flush=True)
             try:
-                run_legs(names, budget, legs, leg, time.monotonic() + opt.seconds / len(runs), env, keep)
+                run_legs(names, budget, legs, leg, opt.rounds, env, keep)
             except RuntimeError as e:
                 print(f"  {mix} {which}: {e}", flush=True)
 
@@ -769,7 +786,7 @@ def main():
     p.add_argument("--only", type=words(["legs", *APART]), default=None,
                    help=f"of {','.join(['legs', *APART])}; with --mix legs")
     p.add_argument("--leg", type=float, default=6, help="seconds, at least; longer for long steps")
-    p.add_argument("--seconds", type=float, default=300, help="for one mix")
+    p.add_argument("--rounds", type=int, default=4, help="of the policies, besides the first")
     p.add_argument("--results", default="out/share.jsonl", help="file that legs are appended to")
     p.add_argument("--report", action="store_true", help="measure nothing, show what was measured")
     p.add_argument("--json", help="file")
@@ -784,7 +801,7 @@ def main():
         os.unlink(opt.results)  # a whole run starts afresh
     results = Results(opt.results)
     if not opt.report:
-        mixes = opt.mix or (["pair-same", "three"] if opt.quick else list(MIXES))
+        mixes = opt.mix or (["pair-small", "pair-long-short"] if opt.quick else list(MIXES))
         measure(mixes, results, opt)
     return report(results, opt)
 
