@@ -6,14 +6,15 @@
                      [--unmarked] [--results FILE] [--report]
 
 solo     step time under the hook over plain: both processes stay up and do a few steps in turn;
-         medians over --rounds (9 and more are wanted), page faults and switches beside them
+         medians over --rounds (9 and more are wanted), page faults and switches beside them; rounds in
+         which the machine's cores moved (distance.py) are left out
 alone    each script by itself, without zico, with one thread and with all cores
 mix      2, 3 and 4 scripts (MIXES below) whose solo peaks add up to 160 % of the budget: all at once without
          a limit (a core each), then under zico (--steady: these scripts repeat to the byte), from
          start to end; the kernel's figures beside the broker's; what jobs waited for
 steady   the same, but for --seconds after everybody's first steps: work done per time, where one
          second of work is what a script does in a second alone with its best thread count.  One
-         after the other is 1 by this measure
+         after the other is 1 by this measure.  All of it for each distance of the cores by itself
 limit    the same scripts without zico, each under its share of the same budget as ulimit -v:
          who dies
 threads  the mix of two with the default thread counts (all cores each), without and with zico
@@ -38,6 +39,8 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/e2e"))
 from hooked import anonymous  # noqa: E402
+
+import distance  # noqa: E402
 
 SOURCE = os.path.abspath(os.environ.get("ZI_SOURCE_DIR", os.path.join(os.path.dirname(__file__), "..")))
 BUILD = os.environ.get("ZI_BUILD_DIR", os.path.join(SOURCE, "build/release"))
@@ -72,6 +75,7 @@ MIXES = {
 
 
 WARM_STEPS = 4  # make buffers, teach the broker; not counted
+STRETCH = 2.0  # seconds with the cores where they are that count
 
 
 def words(job, steps=None):
@@ -293,12 +297,13 @@ def take_turns(args, job, threads, results):
             side.go(WARM_STEPS)
         before = cpu_seconds(b.pid)
         for i in range(args.rounds):
-            got = {}
+            got, apart = {}, [distance.cores_apart()]
             for name, side in ((("plain", plain), ("under", under))[::1 - 2 * (i % 2)]):
                 got[name] = side.go(args.steps)
+                apart.append(distance.cores_apart())
             name = job.name + (", no steps" if args.unmarked else "")
             results.add(part="solo", job=name, threads=threads, plain=got["plain"],
-                        under=got["under"], peak=b.status()["peak_bytes"],
+                        under=got["under"], peak=b.status()["peak_bytes"], apart=apart,
                         broker_cpu=(cpu_seconds(b.pid) - before) / (i + 1) / args.steps)
 
 
@@ -312,12 +317,16 @@ def part_alone(args, results):
     for _ in range(args.rounds):
         for job in args.jobs:
             for threads in args.threads:
-                others = Others()
-                t, ends = run_all([words(job)], [env(threads)])
-                must(ends)
-                times = [float(s) for s in re.findall(r" time (\S+)$", ends[0][1], re.M)]
-                results.add(part="alone", job=job.name, threads=threads, seconds=t,
-                            step=statistics.median(times[2:]), others=others.cores())
+                others, begin = Others(), time.perf_counter()
+                with distance.Looks() as looks:
+                    script = Clocked(words(job), env(threads))
+                    script.reader.join()
+                    code = script.process.wait()
+                if code != 0:
+                    sys.exit(f"pytorch_share: {job.name} failed ({code})")
+                results.add(part="alone", job=job.name, threads=threads, seconds=time.perf_counter() - begin,
+                            others=others.cores(),
+                            stretches=rates_in([script], looks, script.ends[WARM_STEPS - 1], script.ends[-1]))
 
 
 def peaks(results):
@@ -420,10 +429,16 @@ def await_all(scripts, done, watch=None):
             sys.exit("pytorch_share: a script ended early")
 
 
+def rates_in(scripts, looks, begin, end):
+    """[distance of the cores, seconds, steps per second of each] for each stretch in which they stayed."""
+    return [[ns, b - a, [s.steps(a, b) / (b - a) for s in scripts]]
+            for a, b, ns in looks.within(begin, end) if b - a >= STRETCH]
+
+
 def rates(args, commands, environment, watch=None):
-    """Steps per second of each, all at once, once everybody has done WARM_STEPS.  Looking costs 33 ms of a
+    """Steps per second of each, all at once, once everybody has done WARM_STEPS.  Looking at memory costs 33 ms of a
     core (the kernel counts pages one by one), so it is done afterwards, for a third of the time."""
-    scripts = [Clocked(c, environment) for c in commands]
+    scripts, looks = [Clocked(c, environment) for c in commands], distance.Looks()
     try:
         await_all(scripts, lambda s: len(s.ends) > WARM_STEPS, watch)
         if watch:
@@ -436,8 +451,9 @@ def rates(args, commands, environment, watch=None):
         if watch:
             until = time.perf_counter() + args.seconds / 3
             await_all(scripts, lambda _: time.perf_counter() >= until, watch)
-        return [s.steps(begin, end) / args.seconds for s in scripts]
+        return rates_in(scripts, looks, begin, end)
     finally:
+        looks.close()
         for s in scripts:
             s.stop()
 
@@ -448,7 +464,6 @@ def part_steady(args, results):
         commands = [words(j, 1 << 20) for j in mix]
         others = Others()
         free = rates(args, commands, env(threads))
-        print(f"mix {name}, no limit: {free} steps/s", file=sys.stderr, flush=True)
         with Broker(budget) as b:
             watch = Watch(b)
             zico = rates(args, [b.command(c, args.cores) for c in commands],
@@ -507,7 +522,7 @@ def interval(values):
 
 
 def report_solo(results):
-    rows = results.of("solo")
+    rows = [r for r in results.of("solo") if distance.is_same(r["apart"])]
     if rows:
         print("| script, threads | solo peak | step, plain | step, under zico | ratio (95 %) | rounds | faults a step "
               "| switches a step | system time | broker |\n| --- " + "| ---: " * 9 + "|")
@@ -565,36 +580,57 @@ def report_mix(results):
         print(f"  {r['n']}: {r['looks']} looks, waits {r['waits']}, ends {r['ends']}")
 
 
-def best_steps(results):
-    """Each job's step alone with its best thread count."""
-    steps = {}
+def rate_near(found, near):
+    """Steps per second over all stretches with the cores so far apart, weighted by their length; None: there are none."""
+    mine = [(seconds, rate) for ns, seconds, rate in found if near[0] <= ns <= near[1]]
+    total = sum(seconds for seconds, _ in mine)
+    return [sum(t * r for (t, _), r in zip(mine, each)) / total
+            for each in zip(*(rate for _, rate in mine))] if mine else None
+
+
+def best_steps(results, near):
+    """Each job's step alone with its best thread count, while the cores were so far apart."""
+    found = collections.defaultdict(list)
     for r in results.of("alone"):
-        if "step" in r:
-            steps.setdefault(r["job"], collections.defaultdict(list))[r["threads"]].append(r["step"])
-    return with_again({job: min((statistics.median(t), n) for n, t in by.items())
-                       for job, by in steps.items()})
+        found[r["job"], r["threads"]] += r["stretches"]
+    best = {}
+    for (job, threads), stretches in found.items():
+        rate = rate_near(stretches, near)
+        if rate and (job not in best or 1 / rate[0] < best[job][0]):
+            best[job] = (1 / rate[0], threads)
+    return with_again(best)
+
+
+def show_mix_near(n, rows, solo, near):
+    """One line of the table of mixes, if everything was measured with the cores so far apart."""
+    last, work = rows[-1], {}
+    if not set(last["jobs"]) <= set(solo):
+        return
+    for side in ("free", "zico"):
+        rate = rate_near([x for r in rows for x in r[side]], near)
+        if not rate:
+            return
+        work[side] = [x * solo[job][0] for x, job in zip(rate, last["jobs"])]
+    free, zico = sum(work["free"]), sum(work["zico"])
+    gain = f"{(zico - 1) / (free - 1):.2f}" if free >= 1.05 else f"none to have; {zico / max(1, free):.2f} of the better"
+    seconds = {side: sum(t for r in rows for ns, t, _ in r[side] if near[0] <= ns <= near[1]) for side in work}
+    print(f"| {n} | {last['budget'] >> 20} MiB | {max(r['booked'] for r in rows) >> 20} MiB | "
+          f"{max(r['kernel'] for r in rows) >> 20} MiB | {(last['budget'] + last['baseline']) >> 20} MiB | 1 | "
+          f"{free:.2f} | {zico:.2f} | {gain} | {min(work['zico']) * len(work['zico']):.2f} | "
+          f"{seconds['free']:.0f} and {seconds['zico']:.0f} s |")
 
 
 def report_steady(results):
-    rows, solo = results.of("steady"), best_steps(results)
-    if not rows or not all(set(r["jobs"]) <= set(solo) for r in rows):
-        return
-    print("\nsteps alone, best thread count: " + ", ".join(
-        f"{job} {t * 1e3:.0f} ms ({n})" for job, (t, n) in solo.items()))
-    print("\n| scripts | budget | by the book | by the kernel | allowed | one after the other | no limit | zico "
-          "| of the gain | slowest script, zico over its turn |\n" + "| ---: " * 10 + "|")
-    for n in sorted({r["n"] for r in rows}):
-        mine = [r for r in rows if r["n"] == n]
-        last = mine[-1]
-
-        def each(side):
-            return [[rate * solo[job][0] for rate, job in zip(r[side], r["jobs"])] for r in mine]
-        free, zico = (statistics.median(map(sum, each(s))) for s in ("free", "zico"))
-        least = statistics.median(min(r) * len(r) for r in each("zico"))
-        gain = f"{(zico - 1) / (free - 1):.2f}" if free >= 1.05 else f"none to have; {zico / max(1, free):.2f} of the better"
-        print(f"| {n} | {last['budget'] >> 20} MiB | {max(r['booked'] for r in mine) >> 20} MiB | "
-              f"{max(r['kernel'] for r in mine) >> 20} MiB | {(last['budget'] + last['baseline']) >> 20} MiB | 1 | "
-              f"{free:.2f} | {zico:.2f} | {gain} | {least:.2f} |")
+    rows = results.of("steady")
+    seen = [x[0] for r in rows for side in ("free", "zico") for x in r[side]]
+    for near in distance.ranges(seen):
+        solo = best_steps(results, near)
+        print(f"\ncores {near[0]} to {near[1]} ns apart; steps alone, best thread count: " + ", ".join(
+            f"{job} {t * 1e3:.0f} ms ({n})" for job, (t, n) in solo.items()))
+        print("\n| scripts | budget | by the book | by the kernel | allowed | one after the other | no limit | zico "
+              "| of the gain | slowest script, zico over its turn | measured |\n" + "| ---: " * 11 + "|")
+        for n in sorted({r["n"] for r in rows}):
+            show_mix_near(n, [r for r in rows if r["n"] == n], solo, near)
     for r in rows:
         print(f"  {r['n']}: {r['looks']} looks, waits {r['waits']}, cores {r['cores']}")
 

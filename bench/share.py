@@ -23,7 +23,7 @@ and in runs of their own, since the jobs are started differently, each against i
 
 Progress is a job's rate relative to its mean rate in the temporal legs of the same run; of a mix,
 the mean over its jobs.  Gain captured = (zico - temporal) / (spatial - temporal).  Rates come from the
-times at which steps end.  The first round is not counted: memory is touched for the first time and
+times at which steps end; a step across a bound counts in part.  The first round is not counted: memory is touched for the first time and
 tides are learnt.  Memory is what the kernel says: a process of its own looks at the blocks of
 the pool's memfd every 20 ms, plus what the jobs charged.  How busy others kept the machine is
 recorded with each leg; legs with more than 0.15 cores of foreign load are left out.
@@ -48,6 +48,8 @@ import sys
 import tempfile
 import threading
 import time
+
+import distance
 
 BUILD = os.environ.get("ZI_BUILD_DIR", "build/release")
 ZICO = os.path.join(BUILD, "zico")
@@ -86,7 +88,6 @@ APART = {"hold-65": {"ZICO_HOLD": "step"}, "whole-65": {"ZICO_CORES": f"fixed:{o
 ORDER = [*LEGS, *APART]
 WARM = 4  # steps of each job before the first round
 SETTLE = 0.8  # seconds at the beginning of a leg that are not counted
-SAME = 2.0  # distances of cores that differ by less are one
 STRETCH = 2.5  # seconds with the cores where they are that are worth a figure
 JUDGED = 1.15  # gains are judged on mixes that gain so much without a limit
 QUIET = 0.15  # cores that others may use while we measure
@@ -124,13 +125,6 @@ def sample_memory(pid, pipe):
                 return
             pipe.send(most)
             most = 0
-
-
-def cores_apart():
-    """Nanoseconds from one core to another and back, now."""
-    p = subprocess.run([os.path.join(BUILD, "bench", "cores_apart"), "2"], stdout=subprocess.PIPE, text=True,
-                       check=True)
-    return int(p.stdout)
 
 
 def cpu_used():
@@ -171,13 +165,8 @@ def best_cores(name):
 
 def longest_stretch(looks):
     """Of (time, distance of the cores): the longest in which they stayed, or all if none is long enough."""
-    best = looks[:1]
-    for i in range(len(looks)):
-        for k in range(i + 1, len(looks) + 1):
-            seen = [ns for _, ns in looks[i:k]]
-            if max(seen) <= SAME * min(seen) and looks[k - 1][0] - looks[i][0] > best[-1][0] - best[0][0]:
-                best = looks[i:k]
-    return best if best[-1][0] - best[0][0] >= STRETCH else looks
+    best = max(distance.stretches(looks), key=distance.length)
+    return best if distance.length(best) >= STRETCH else looks
 
 
 class Job:
@@ -206,9 +195,9 @@ class Job:
         self.bad = self.process.stderr.read()
 
     def rate(self, begin, end):
-        """Steps a second from the first end of a step after `begin` to the last before `end`."""
-        t = [x for x in self.ends if begin <= x <= end]
-        return (len(t) - 1) / (t[-1] - t[0]) if len(t) > 1 else 0.0
+        """Steps a second, with the parts of those that lie across the bounds."""
+        done = sum(max(0.0, min(b, end) - max(a, begin)) / (b - a) for a, b in zip(self.ends, self.ends[1:]))
+        return done / (end - begin)
 
 
 class Run:
@@ -259,10 +248,10 @@ class Run:
         self.peak()
         before, begin = status(self.socket), time.monotonic()
         used, own = cpu_used(), cpu_of(pids)
-        looks = [(begin, cores_apart())]
+        looks = [(begin, distance.cores_apart())]
         while (left := end - time.monotonic()) > 0 or len(looks) < 2:
             time.sleep(min(1, max(0.1, left)))
-            looks.append((time.monotonic(), cores_apart()))
+            looks.append((time.monotonic(), distance.cores_apart()))
         end, after = time.monotonic(), status(self.socket)
         still = longest_stretch(looks)
         others = (cpu_used() - used - (cpu_of(pids) - own)) / (end - begin)
@@ -270,7 +259,7 @@ class Run:
         changed = field(after, "exchanged_bytes") - field(before, "exchanged_bytes")
         within = [[d for x, d in zip(j.ends, j.device) if begin < x <= end] for j in self.jobs]
         return {
-            "rate": [j.rate(still[0][0], still[-1][0]) for j in self.jobs],
+            "still": (still[0][0], still[-1][0]),
             "between_us": self.between(begin, end) * 1e6,
             "exchanged": changed / max(steps, 1),
             "device": [statistics.median(d) if d else 0 for d in within],
@@ -279,6 +268,9 @@ class Run:
             "apart_ns": [min(ns for _, ns in still), max(ns for _, ns in still)],
             "p99_us": field(after, "decide_p99_ns") / 1e3,
         }
+
+    def rates(self, begin, end):
+        return [j.rate(begin, end) for j in self.jobs]
 
     def between(self, begin, end):
         """Median time from a step's last kernel to the next step's first; negative beside each other."""
@@ -351,9 +343,11 @@ def run_legs(names, budget, legs, seconds, rounds, env, keep):
             begin = first + number * seconds
             time.sleep(max(0, begin + SETTLE - time.monotonic()))
             seen = r.window(begin + seconds)
+            time.sleep(SETTLE)  # until the steps that were under way have ended
             for j in r.jobs:
                 if j.process.poll() is not None:
                     raise RuntimeError(f"{j.name} ended: {j.bad}")
+            seen["rate"] = r.rates(*seen.pop("still"))
             if number >= len(legs):  # the first round is not counted
                 keep(legs[number % len(legs)], seen)
 
@@ -621,12 +615,6 @@ def check_budgets(found):
             if "-" in k and v["kernel_peak"] > int(k.split("-")[1]) / 100]
 
 
-def is_steady(window):
-    """Did the cores stay where they were in this leg?"""
-    least, most = window["apart_ns"]
-    return most <= SAME * least
-
-
 class Results:
     """One JSON object a line, appended window by window."""
 
@@ -651,13 +639,13 @@ class Results:
     def next_run(self):
         return 1 + max([w["run"] for w in self.windows], default=0)
 
-    def of(self, mix, distance):
+    def of(self, mix, near):
         """Windows with the cores so far apart from beginning to end, and what taking turns made in that run."""
-        near = [w for w in self.windows if w["mix"] == mix and is_steady(w) and w["others"] < QUIET
-                and distance[0] <= w["apart_ns"][0] <= distance[1]]
+        mine = [w for w in self.windows if w["mix"] == mix and distance.is_same(w["apart_ns"])
+                and w["others"] < QUIET and near[0] <= w["apart_ns"][0] <= near[1]]
         out = {}
-        for w in near:
-            turns = [t["rate"] for t in near if t["run"] == w["run"] and t["key"] == "temporal"]
+        for w in mine:
+            turns = [t["rate"] for t in mine if t["run"] == w["run"] and t["key"] == "temporal"]
             base = [statistics.mean(r) for r in zip(*turns)]
             if base and min(base) > 0:
                 out.setdefault(w["key"], []).append({**w, "base": base})
@@ -665,21 +653,16 @@ class Results:
 
     def distances(self):
         """How far apart the cores were: ranges, each of like distances."""
-        found = []
-        for ns in sorted(w["apart_ns"][0] for w in self.windows if is_steady(w)):
-            if not found or ns > SAME * found[-1][0]:
-                found.append([ns, ns])
-            found[-1][1] = ns
-        return found
+        return distance.ranges(w["apart_ns"][0] for w in self.windows if distance.is_same(w["apart_ns"]))
 
 
-def report_distance(results, distance):
+def report_distance(results, near):
     """All mixes while the cores were so far apart: what was found, and who was over its budget."""
     shown, over = {}, []
     for mix in [m for m in MIXES if any(w["mix"] == m for w in results.windows)]:
         names = MIXES[mix]
         total = sum_of_peaks(results.solo, names)
-        windows = results.of(mix, distance)
+        windows = results.of(mix, near)
         found = judge(names, windows, total)
         if not found:
             continue
@@ -696,12 +679,12 @@ def report_distance(results, distance):
 
 def report(results, opt):
     modes, over = [], []
-    for distance in results.distances():
-        print(f"\n== cores {distance[0]} to {distance[1]} ns apart " + "=" * 60)
-        shown, more = report_distance(results, distance)
-        modes.append((distance[0], shown))
+    for near in results.distances():
+        print(f"\n== cores {near[0]} to {near[1]} ns apart " + "=" * 60)
+        shown, more = report_distance(results, near)
+        modes.append((near[0], shown))
         over += more
-    moved = sum(not is_steady(w) for w in results.windows)
+    moved = sum(not distance.is_same(w["apart_ns"]) for w in results.windows)
     print(f"{moved} of {len(results.windows)} legs left out, as the cores moved meanwhile")
     if opt.json:
         with open(opt.json, "w", encoding="utf-8") as f:
