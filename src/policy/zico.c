@@ -712,6 +712,14 @@ note_warmth(account *a, const zi_job_view *j)
     if (a->best_ns == 0 || net < a->best_ns) a->best_ns = net;
 }
 
+/* How soon after a step does it ask again?  One long pause, say to evaluate, tells little. */
+static void
+note_gap(account *a, uint64_t now_ns)
+{
+    uint64_t gap = now_ns - a->idle_ns;
+    a->gap_ns = (3 * a->gap_ns + (gap < 2 * GAP_NS ? gap : 2 * GAP_NS)) / 4;
+}
+
 static void
 step_ended(zico *z, const zi_job_view *j)
 {
@@ -755,8 +763,7 @@ zico_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
     if (ev->kind == ZI_EVENT_STEP_BEGAN) note_company(z, v, ev->job);
     if (ev->kind == ZI_EVENT_LEASE_ASK) return;
     if (ev->kind == ZI_EVENT_STEP_ASK && z->job[v->job[ev->job].id].idle_ns) {
-        account *a = &z->job[v->job[ev->job].id];
-        a->gap_ns = (3 * a->gap_ns + (ev->now_ns - a->idle_ns)) / 4;
+        note_gap(&z->job[v->job[ev->job].id], ev->now_ns);
     }
     if (ev->kind == ZI_EVENT_REGION && (ev->delta_bytes > 0 || !somebody_asks(v))) {
         zi_policy_divide_cores(v, SIZE_MAX, 0, out);
