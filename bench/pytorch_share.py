@@ -622,8 +622,9 @@ def show_mix_near(n, rows, solo, near):
 
 def report_steady(results):
     rows = results.of("steady")
-    seen = [x[0] for r in rows for side in ("free", "zico") for x in r[side]]
-    for near in distance.ranges(seen):
+    seen = [x for r in rows for side in ("free", "zico") for x in r[side]]
+    seen += [x for r in results.of("alone") for x in r["stretches"]]
+    for near in distance.ranges(x[0] for x in seen) if rows else []:
         solo = best_steps(results, near)
         print(f"\ncores {near[0]} to {near[1]} ns apart; steps alone, best thread count: " + ", ".join(
             f"{job} {t * 1e3:.0f} ms ({n})" for job, (t, n) in solo.items()))
