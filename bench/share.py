@@ -23,10 +23,10 @@ and in runs of their own, since the jobs are started differently, each against i
 
 Progress is a job's rate relative to its mean rate in the temporal legs of the same run; of a mix,
 the mean over its jobs.  Gain captured = (zico - temporal) / (spatial - temporal).  Rates come from the
-times at which steps end; a step across a bound counts in part.  The first round is not counted: memory is touched for the first time and
-tides are learnt.  Memory is what the kernel says: a process of its own looks at the blocks of
-the pool's memfd every 20 ms, plus what the jobs charged.  How busy others kept the machine is
-recorded with each leg; legs with more than 0.15 cores of foreign load are left out.
+times at which steps end; a step across a bound counts in part.  The first round is not counted: memory is
+touched for the first time and tides are learnt.  Memory is what the kernel says: a process of its own looks
+at the blocks of the pool's memfd every 20 ms, plus what the jobs charged.  How busy others kept the machine
+is recorded with each leg; legs with more than 0.15 cores of foreign load are left out.
 
 A virtual machine's cores move about the real ones: at times they share a cache, at times they do not,
 and then a network that has both is half as slow again, while two with one each are not.  So every

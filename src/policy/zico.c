@@ -16,9 +16,9 @@
  *          wait for it.  Whoever is farthest behind of all goes as soon as it fits, so that two
  *          victims of each other do not both wait; while it runs or waits, a start of somebody
  *          well ahead of it is held back, too: that would take its cores.  Shares are reckoned
- *          2 % larger than they are, as solo times are known to about that; what all are behind
- *          alike, as turns do less than solo work, too, is owed to nobody.  While nobody falls
- *          behind, throughput decides alone.
+ *          2 % larger than they are, as solo times are known to about that, and of what taking
+ *          turns was seen to do in all, at least 0.97 of solo work.  While nobody falls behind,
+ *          throughput decides alone.
  *   START  Shares are reckoned in solo time, and a job's first steps are slow (memory is touched for
  *          the first time): its first steps run alone, with all cores, until one is no longer
  *          a tenth faster than the one before; three at least, eight at most.
@@ -51,8 +51,6 @@
 #include "policy/policy_common.h"
 #include "policy/sweep.h"
 
-#include <math.h>
-
 #include "base/check.h"
 
 #define CANDIDATES  3u
@@ -72,6 +70,7 @@
 #define TRUST_BACK  2u   /* ... until it is down to these                              */
 #define TRUST_MAX   8u
 #define TOLERANCE   0.25 /* of the longest step: lag that does not matter             */
+#define TURNS_LEAST 0.97 /* of solo work: less was seen in single epochs only         */
 #define MARGIN      1.02 /* on shares: solo time is known to about so much               */
 #define BEHIND      0.5  /* ... from which on those who are ahead leave it the cores */
 
@@ -217,30 +216,20 @@ most_lag(const choice *c)
     return most;
 }
 
+/* What taking turns does in a second, in seconds of solo work: less than one, as jobs find other
+ * jobs' data in the caches. */
+static double
+turns_rate(const zico *z)
+{
+    double rate = z->trial.rate[true];
+    return rate <= 0 || rate > 1 ? 1 : rate < TURNS_LEAST ? TURNS_LEAST : rate;
+}
+
 static double
 nearer(double from, double to, double by)
 {
     if (from < to) return from + by < to ? from + by : to;
     return from - by > to ? from - by : to;
-}
-
-/* What all are behind alike nobody can be given: more than the longest step of it is not owed. */
-static void
-forgive_all(const choice *c)
-{
-    double least = INFINITY; /* behind, at weight 1 */
-
-    for (size_t i = 0; i < c->v->n_jobs; i++) {
-        const zi_job_view *j = &c->v->job[i];
-        double             lag = c->z->job[j->id].lag_ns / weight(j) * 1000;
-        if (lag < least && wants(c->z, j, c->now_ns)) least = lag;
-    }
-    if (least <= c->longest || least == INFINITY) return;
-    for (size_t i = 0; i < c->v->n_jobs; i++) {
-        const zi_job_view *j = &c->v->job[i];
-        if (wants(c->z, j, c->now_ns))
-            c->z->job[j->id].lag_ns -= (least - c->longest) * weight(j) / 1000;
-    }
 }
 
 /* Time goes on: everybody who wants to run is owed a share of it.  Who does not has no more use for
@@ -249,7 +238,7 @@ static void
 accrue(choice *c)
 {
     double passed = (double)(c->now_ns - c->z->last_ns), most = most_lag(c);
-    double owed = MARGIN * passed;
+    double owed = MARGIN * passed * turns_rate(c->z);
 
     for (size_t i = 0; c->z->last_ns && i < c->v->n_jobs; i++) {
         const zi_job_view *j = &c->v->job[i];
@@ -261,7 +250,6 @@ accrue(choice *c)
         if (a->lag_ns > 8 * c->longest) a->lag_ns = 8 * c->longest;
         if (a->lag_ns < -c->longest) a->lag_ns = -c->longest;
     }
-    forgive_all(c);
     c->z->last_ns = c->now_ns;
 }
 
