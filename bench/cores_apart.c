@@ -19,9 +19,11 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define RALLY    200 /* strokes there and back; one takes much less than a slice of the scheduler */
-#define LOST_NS  5000000u /* nobody answers: the other thread does not run; try again            */
-#define LONG_NS  100000000u
+#define RALLY                                                                            \
+    200 /* strokes there and back; one takes much less than a slice of the scheduler */
+#define LOST_NS                                                                          \
+    5000000u /* nobody answers: the other thread does not run; try again            */
+#define LONG_NS 100000000u
 
 static alignas(128) atomic_uint ball;
 static alignas(128) atomic_bool over;
@@ -74,7 +76,8 @@ play(void)
     for (int i = 0; i < RALLY; i++) {
         unsigned next = atomic_load_explicit(&ball, memory_order_relaxed) + 2;
         atomic_store_explicit(&ball, next - 1, memory_order_release);
-        for (unsigned k = 1; atomic_load_explicit(&ball, memory_order_acquire) != next; k++)
+        for (unsigned k = 1; atomic_load_explicit(&ball, memory_order_acquire) != next;
+             k++)
             if (k % 4096 == 0 && now_ns() - from > LOST_NS) {
                 while (atomic_load_explicit(&ball, memory_order_acquire) != next)
                     sched_yield();
