@@ -14,27 +14,18 @@
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
-#define RALLY                                                                            \
-    200 /* strokes there and back; one takes much less than a slice of the scheduler */
+#include "bench_clock.h"
+
+#define RALLY 200 /* strokes there and back: much less than the scheduler's slice */
 #define LOST_NS                                                                          \
-    5000000u /* nobody answers: the other thread does not run; try again            */
+    5000000u /* without an answer: the partner does not run just now */
 #define LONG_NS 100000000u
 
 static alignas(128) atomic_uint ball;
 static alignas(128) atomic_bool over;
-
-static uint64_t
-now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static int
 core_at(const cpu_set_t *set, bool last)
@@ -71,20 +62,20 @@ partner(void *core)
 static uint64_t
 play(void)
 {
-    uint64_t from = now_ns();
+    uint64_t from = bench_now_ns();
 
     for (int i = 0; i < RALLY; i++) {
         unsigned next = atomic_load_explicit(&ball, memory_order_relaxed) + 2;
         atomic_store_explicit(&ball, next - 1, memory_order_release);
         for (unsigned k = 1; atomic_load_explicit(&ball, memory_order_acquire) != next;
              k++)
-            if (k % 4096 == 0 && now_ns() - from > LOST_NS) {
+            if (k % 4096 == 0 && bench_now_ns() - from > LOST_NS) {
                 while (atomic_load_explicit(&ball, memory_order_acquire) != next)
                     sched_yield();
                 return UINT64_MAX;
             }
     }
-    return (now_ns() - from) / RALLY;
+    return (bench_now_ns() - from) / RALLY;
 }
 
 int
@@ -100,9 +91,10 @@ main(int argc, char **argv)
         return 0;
     }
     int other = core_at(&mine, true);
-    pin_to(core_at(&mine, false));
     if (pthread_create(&thread, NULL, partner, &other) != 0) return 1;
-    for (uint64_t end = now_ns() + long_ns; now_ns() < end || best == UINT64_MAX;) {
+    pin_to(core_at(&mine, false)); /* after it: the partner would begin on our core */
+    for (uint64_t end = bench_now_ns() + long_ns;
+         bench_now_ns() < end || best == UINT64_MAX;) {
         uint64_t took = play();
         if (took < best) best = took;
     }

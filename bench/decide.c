@@ -9,21 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include "policy/desk.h"
 #include "policy/sweep.h"
 #include "sim/sim.h"
+#include "bench_clock.h"
 
 #define MB (1ull << 20)
 #define MS 1000000ull
-
-static uint64_t
-clock_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static int
 by_value(const void *a, const void *b)
@@ -71,10 +63,10 @@ bench_sweep(uint64_t *sample, size_t n)
             job[i].last_region_ns = 2;
         }
         zi_sweep_ask      ask = {.starter = 8, .also = SIZE_MAX, .now_ns = 1000};
-        uint64_t          t0 = clock_ns();
+        uint64_t          t0 = bench_now_ns();
         volatile uint64_t delay = zi_sweep_delay(&v, &ask);
         (void)delay;
-        sample[k] = clock_ns() - t0;
+        sample[k] = bench_now_ns() - t0;
     }
     print("sweep", sample, n);
 }
@@ -136,7 +128,7 @@ bench_desk(const char *name, size_t n_jobs, uint32_t n_cores, uint32_t budget_re
         client *j = &c[(round * 7919) % n_jobs];
         now += 200000 + round % 7 * 10000;
         if (!j->running) continue;
-        uint64_t t0 = clock_ns();
+        uint64_t t0 = bench_now_ns();
         bool     decides = true;
         if (j->at < 4) {
             zi_request req = {.job = j->id,
@@ -156,7 +148,7 @@ bench_desk(const char *name, size_t n_jobs, uint32_t n_cores, uint32_t budget_re
             must(zi_desk_step_ask(d, j->id, ++j->seq, 1, now));
         }
         j->at++;
-        uint64_t took = clock_ns() - t0;
+        uint64_t took = bench_now_ns() - t0;
         listen(d, c);
         if (decides && round > 20 * n_jobs) sample[k++] = took;
     }
@@ -181,9 +173,9 @@ bench_simulate(void)
         zi_sim_tide((zi_sim_shape)(i % ZI_SIM_N_SHAPES), 400 * MB, (60 + 20 * i) * MS, 12,
                     &jobs[i].tide);
     }
-    uint64_t t0 = clock_ns();
+    uint64_t t0 = bench_now_ns();
     must(zi_sim_run(&opt, jobs, 8, &r, NULL));
-    double minutes = (double)(clock_ns() - t0) / 60e9;
+    double minutes = (double)(bench_now_ns() - t0) / 60e9;
     printf(json ? "{\"name\":\"simulate\",\"steps_per_minute\":%.0f}\n"
                 : "simulate   %.0f steps a minute\n",
            (double)r.n_steps / minutes);

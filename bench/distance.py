@@ -11,6 +11,7 @@ import time
 
 BUILD = os.environ.get("ZI_BUILD_DIR", os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/release"))
 SAME = 2.0  # distances that differ by less are one
+STRETCH = 2.0  # seconds with the cores where they are that are worth a figure
 
 
 def cores_apart():
@@ -53,14 +54,14 @@ class Looks:
     """Looks once a second, as long as it is open."""
 
     def __init__(self):
-        self.looks, self.over = [], threading.Event()
+        self.looks = [(time.perf_counter(), cores_apart())]  # if it cannot be told, we hear of it here
+        self.over = threading.Event()
         self.thread = threading.Thread(target=self.run)
         self.thread.start()
 
     def run(self):
-        while not self.over.is_set():
+        while not self.over.wait(1):
             self.looks.append((time.perf_counter(), cores_apart()))
-            self.over.wait(1)
 
     def within(self, begin, end):
         """Stretches between two times, each (begin, end, distance)."""

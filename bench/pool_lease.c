@@ -12,6 +12,7 @@
 #include "client/session.h"
 #include "base/json.h"
 #include "broker/broker.h"
+#include "bench_clock.h"
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -21,7 +22,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MIB      (1ull << 20)
@@ -44,14 +44,6 @@ die(const char *what)
 {
     fprintf(stderr, "pool_lease: %s\n", what);
     exit(1);
-}
-
-static uint64_t
-now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
 static int
@@ -117,7 +109,7 @@ receive(const char *socket, shared *sh)
         atomic_store(&sh->b_waits, i + 1);
         if (zi_session_lease(s, ZICO_CLASS_FIXED, 10 * MIB, 0, ZICO_FOREVER, &l) < 0)
             _exit(1);
-        uint64_t now = now_ns();
+        uint64_t now = bench_now_ns();
         sh->hand_over_us[i] = (double)(now - atomic_load(&sh->returned_ns)) / 1000;
         zi_session_give_back(s, l, NULL);
         atomic_store(&sh->b_has, i + 1);
@@ -134,10 +126,10 @@ turn_ping(int fd, double *us)
     char buf[64] = {0};
 
     for (int i = 0; i < N_EACH; i++) {
-        uint64_t start = now_ns();
+        uint64_t start = bench_now_ns();
         if (send(fd, buf, ASK, 0) != ASK || recv(fd, buf, sizeof buf, 0) != ANSWER)
             die("ping-pong broke");
-        us[i] = (double)(now_ns() - start) / 1000;
+        us[i] = (double)(bench_now_ns() - start) / 1000;
         usleep(PAUSE_US);
     }
 }
@@ -148,10 +140,10 @@ turn_lease(zi_session *s, double *us)
     if (zi_session_step_begin(s, ZICO_FOREVER) < 0) die("no step");
     for (int i = 0; i < N_EACH; i++) {
         zi_lease *l;
-        uint64_t  start = now_ns();
+        uint64_t  start = bench_now_ns();
         if (zi_session_lease(s, ZICO_CLASS_STEP, 2 * MIB, 0, ZICO_FOREVER, &l) < 0)
             die("no lease");
-        us[i] = (double)(now_ns() - start) / 1000;
+        us[i] = (double)(bench_now_ns() - start) / 1000;
         zi_session_give_back(s, l, NULL);
         usleep(PAUSE_US); /* the broker has dealt with the return */
     }
@@ -168,7 +160,7 @@ turn_hand_over(zi_session *s, shared *sh, int first)
         atomic_store(&sh->b_waits, 0); /* B may ask now */
         while (atomic_load(&sh->b_waits) != i + 1) usleep(20);
         usleep(300); /* it is in the queue and asleep */
-        atomic_store(&sh->returned_ns, now_ns());
+        atomic_store(&sh->returned_ns, bench_now_ns());
         zi_session_give_back(s, l, NULL);
         while (atomic_load(&sh->b_has) != i + 1) usleep(20);
     }

@@ -12,6 +12,7 @@
 #include "client/arena.h"
 #include "base/json.h"
 #include "broker/broker.h"
+#include "bench_clock.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -54,14 +55,6 @@ die(const char *what)
 {
     fprintf(stderr, "pool_trace: %s\n", what);
     exit(1);
-}
-
-static uint64_t
-now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
 /* -- reading -------------------------------------------------------------------------------- */
@@ -179,9 +172,9 @@ typedef struct shared {
 static void
 compute_until(uint64_t at_ns)
 {
-    while (now_ns() < at_ns) {
+    while (bench_now_ns() < at_ns) {
         struct timespec ts = {.tv_nsec = 1000};
-        if (at_ns - now_ns() > 200000) nanosleep(&ts, NULL);
+        if (at_ns - bench_now_ns() > 200000) nanosleep(&ts, NULL);
     }
 }
 
@@ -210,19 +203,19 @@ run_job(const trace *t, const char *socket, int which, shared *out)
             if (!inside) {
                 if (zi_session_step_begin(s, ZICO_FOREVER) < 0) return 2;
                 inside = true;
-                start = at = now_ns();
+                start = at = bench_now_ns();
             }
             at += e->dt_us * 1000;
             compute_until(at);
             if (e->kind == 'a') {
-                uint64_t asked = now_ns();
+                uint64_t asked = bench_now_ns();
                 take(a, &block[e->id], e);
-                at += now_ns() - asked; /* a wait moves the rest of the step */
+                at += bench_now_ns() - asked; /* a wait moves the rest of the step */
             }
             if (e->kind == 'f') zi_arena_release(a, block[e->id], NULL);
             if (e->kind == 's') {
                 zi_arena_trim(a);
-                in_steps += now_ns() - start;
+                in_steps += bench_now_ns() - start;
                 if (zi_session_step_end(s, NULL) < 0) return 3;
                 inside = false;
             }

@@ -41,6 +41,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 from hooked import anonymous  # noqa: E402
 
 import distance  # noqa: E402
+from step_count import steps_between  # noqa: E402
 
 SOURCE = os.path.abspath(os.environ.get("ZI_SOURCE_DIR", os.path.join(os.path.dirname(__file__), "..")))
 BUILD = os.environ.get("ZI_BUILD_DIR", os.path.join(SOURCE, "build/release"))
@@ -75,7 +76,6 @@ MIXES = {
 
 
 WARM_STEPS = 4  # make buffers, teach the broker; not counted
-STRETCH = 2.0  # seconds with the cores where they are that count
 
 
 def words(job, steps=None):
@@ -396,8 +396,7 @@ class Clocked:
 
     def __init__(self, command, environment):
         self.ends = []
-        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE,
-                                        stderr=subprocess.DEVNULL, text=True)
+        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
         self.reader = threading.Thread(target=self.read)
         self.reader.start()
 
@@ -407,11 +406,7 @@ class Clocked:
                 self.ends.append(time.perf_counter())
 
     def steps(self, begin, end):
-        """Steps done in that time, with the parts of those that lie across its bounds."""
-        total = 0.0
-        for a, b in zip(self.ends, self.ends[1:]):
-            total += max(0.0, min(b, end) - max(a, begin)) / (b - a)
-        return total
+        return steps_between(self.ends, begin, end)
 
     def stop(self):
         self.process.kill()
@@ -432,7 +427,7 @@ def await_all(scripts, done, watch=None):
 def rates_in(scripts, looks, begin, end):
     """[distance of the cores, seconds, steps per second of each] for each stretch in which they stayed."""
     return [[ns, b - a, [s.steps(a, b) / (b - a) for s in scripts]]
-            for a, b, ns in looks.within(begin, end) if b - a >= STRETCH]
+            for a, b, ns in looks.within(begin, end) if b - a >= distance.STRETCH]
 
 
 def rates(args, commands, environment, watch=None):

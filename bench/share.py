@@ -1,10 +1,10 @@
 """share.py -- many jobs, one budget: zico against time multiplexing and against no limit at all.
 
     make bench-share                          everything; about 90 minutes
-    tools/bench-share.sh --quick              two mixes; about 5 minutes
+    tools/bench-share.sh --quick              two mixes; about 15 minutes
     tools/bench-share.sh --mix pair-same      one mix in about seven minutes, appended
     tools/bench-share.sh --mix three --legs temporal,spatial,zico-65
-    tools/bench-share.sh --mix three --only hold
+    tools/bench-share.sh --mix three --only hold-65
     tools/bench-share.sh --report             tables and picture of all that was appended
 
 A machine drifts by more than policies differ.  So a mix of native jobs is started once for each
@@ -50,6 +50,7 @@ import threading
 import time
 
 import distance
+from step_count import steps_between
 
 BUILD = os.environ.get("ZI_BUILD_DIR", "build/release")
 ZICO = os.path.join(BUILD, "zico")
@@ -88,7 +89,6 @@ APART = {"hold-65": {"ZICO_HOLD": "step"}, "whole-65": {"ZICO_CORES": f"fixed:{o
 ORDER = [*LEGS, *APART]
 WARM = 4  # steps of each job before the first round
 SETTLE = 0.8  # seconds at the beginning of a leg that are not counted
-STRETCH = 2.5  # seconds with the cores where they are that are worth a figure
 JUDGED = 1.15  # gains are judged on mixes that gain so much without a limit
 QUIET = 0.15  # cores that others may use while we measure
 
@@ -166,7 +166,7 @@ def best_cores(name):
 def longest_stretch(looks):
     """Of (time, distance of the cores): the longest in which they stayed, or all if none is long enough."""
     best = max(distance.stretches(looks), key=distance.length)
-    return best if distance.length(best) >= STRETCH else looks
+    return best if distance.length(best) >= distance.STRETCH else looks
 
 
 class Job:
@@ -195,9 +195,7 @@ class Job:
         self.bad = self.process.stderr.read()
 
     def rate(self, begin, end):
-        """Steps a second, with the parts of those that lie across the bounds."""
-        done = sum(max(0.0, min(b, end) - max(a, begin)) / (b - a) for a, b in zip(self.ends, self.ends[1:]))
-        return done / (end - begin)
+        return steps_between(self.ends, begin, end) / (end - begin)
 
 
 class Run:
@@ -712,6 +710,8 @@ def choose_cores(names, results):
 
 
 def measure(mixes, results, opt):
+    """Whatever cannot be measured is told, and the rest goes on."""
+    failed = []
     folder = os.path.splitext(results.path)[0] + "-tides"
     choose_cores([n for m in mixes for n in MIXES[m]], results)
     missing = {n for m in mixes for n in MIXES[m]} - set(results.solo)
@@ -741,7 +741,9 @@ def measure(mixes, results, opt):
             try:
                 run_legs(names, budget, legs, leg, opt.rounds, env, keep)
             except RuntimeError as e:
-                print(f"  {mix} {which}: {e}", flush=True)
+                failed.append(f"{mix} {which}: {e}")
+                print("  " + failed[-1], flush=True)
+    return failed
 
 
 def by_budget(legs):
@@ -783,10 +785,14 @@ def main():
     if not opt.mix and not opt.report and os.path.exists(opt.results):
         os.unlink(opt.results)  # a whole run starts afresh
     results = Results(opt.results)
+    failed = []
     if not opt.report:
         mixes = opt.mix or (["pair-small", "pair-long-short"] if opt.quick else list(MIXES))
-        measure(mixes, results, opt)
-    return report(results, opt)
+        failed = measure(mixes, results, opt)
+    over = report(results, opt)
+    if failed:
+        print("NOT MEASURED: " + "; ".join(failed))
+    return 1 if failed else over
 
 
 if __name__ == "__main__":

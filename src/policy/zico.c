@@ -750,9 +750,8 @@ zico_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
         begin_trials(z, v->budget_bytes);
     if (ev->kind == ZI_EVENT_STEP_BEGAN) note_company(z, v, ev->job);
     if (ev->kind == ZI_EVENT_LEASE_ASK) return;
-    if (ev->kind == ZI_EVENT_STEP_ASK && z->job[v->job[ev->job].id].idle_ns) {
+    if (ev->kind == ZI_EVENT_STEP_ASK && z->job[v->job[ev->job].id].idle_ns)
         note_gap(&z->job[v->job[ev->job].id], ev->now_ns);
-    }
     if (ev->kind == ZI_EVENT_REGION && (ev->delta_bytes > 0 || !somebody_asks(v))) {
         zi_policy_divide_cores(v, SIZE_MAX, 0, out);
         return;
