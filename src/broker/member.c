@@ -267,8 +267,12 @@ zi_member_leave(zi_broker *b, zi_job_id job, const char *why)
         p->state = ZI_PEER_DONE;
     }
     if (m->adopted) {
-        const zi_job_view *v = zi_desk_job(b->desk, job);
-        if (v && v->tide) zi_tide_store_put(b->tides, row_of(b, job)->shape, v->tide);
+        const zi_job_view  *v = zi_desk_job(b->desk, job);
+        const zi_table_row *row = row_of(b, job);
+        if (v && v->tide && row->shape)
+            zi_tide_store_put(b->tides, row->shape, v->tide);
+        else if (v && v->tide)
+            zi_tide_store_keep(b->tides, row->name, v->tide);
         zi_desk_waiting(b->desk, job, &w);
         b->exchanged_bytes += w.exchanged_bytes;
         zico_status st = zi_decide(b, zi_desk_leave(b->desk, job, now));

@@ -1,15 +1,19 @@
-/* tide_store.c -- the last tides by shape, in memory and, if wanted, in a folder. */
+/* tide_store.c -- the last tides by shape, in memory and, if wanted, in a folder; there those of
+ * jobs without a shape, too, by name. */
 #include "broker/tide_store.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 #include "base/alloc.h"
 #include "base/log.h"
 
 #define KEPT      64u
 #define TEXT_MAX  16384u /* 128 points of text and more */
 #define PATH_ROOM 4096u
+#define STEM_ROOM 24u /* of a shape in digits */
 
 typedef struct kept {
     uint64_t shape; /* 0: free */
@@ -72,18 +76,25 @@ make_room(zi_tide_store *s)
 }
 
 static void
-file_name(const zi_tide_store *s, uint64_t shape, const char *end, char path[PATH_ROOM])
+stem_of(uint64_t shape, char stem[STEM_ROOM])
 {
-    snprintf(path, PATH_ROOM, "%s/%016" PRIx64 "%s", s->dir, shape, end);
+    snprintf(stem, STEM_ROOM, "%016" PRIx64, shape);
+}
+
+static void
+file_name(const zi_tide_store *s, const char *stem, const char *end, char path[PATH_ROOM])
+{
+    snprintf(path, PATH_ROOM, "%s/%s%s", s->dir, stem, end);
 }
 
 static kept *
 read_file(zi_tide_store *s, uint64_t shape)
 {
-    char   path[PATH_ROOM];
+    char   path[PATH_ROOM], stem[STEM_ROOM];
     size_t bad = 0;
 
-    file_name(s, shape, ".tide", path);
+    stem_of(shape, stem);
+    file_name(s, stem, ".tide", path);
     long fd = s->os->open_file(s->os, path, O_RDONLY, 0);
     if (fd < 0) return NULL;
     long n = s->os->pread(s->os, (int)fd, s->text, sizeof s->text, 0);
@@ -112,14 +123,14 @@ zi_tide_store_get(zi_tide_store *s, uint64_t shape)
 
 /* Beside the old one, then in its place: a reader never sees half a tide. */
 static void
-write_file(zi_tide_store *s, uint64_t shape, const zi_tide *t)
+write_file(zi_tide_store *s, const char *stem, const zi_tide *t)
 {
     char   path[PATH_ROOM], fresh[PATH_ROOM];
     size_t len = zi_tide_print(t, s->text, sizeof s->text);
 
     if (len >= sizeof s->text) return;
-    file_name(s, shape, ".tide", path);
-    file_name(s, shape, ".new", fresh);
+    file_name(s, stem, ".tide", path);
+    file_name(s, stem, ".new", fresh);
     long fd = s->os->open_file(s->os, fresh, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     long n = fd < 0 ? fd : s->os->pwrite(s->os, (int)fd, s->text, len, 0);
     if (fd >= 0) s->os->close(s->os, (int)fd);
@@ -130,11 +141,32 @@ write_file(zi_tide_store *s, uint64_t shape, const zi_tide *t)
 void
 zi_tide_store_put(zi_tide_store *s, uint64_t shape, const zi_tide *t)
 {
+    char stem[STEM_ROOM];
+
     if (shape == 0 || t->n_seen == 0) return;
     kept *k = find(s, shape);
     if (!k) k = make_room(s);
     k->shape = shape;
     k->tide = *t;
     k->used = ++s->clock;
-    if (s->dir) write_file(s, shape, t);
+    stem_of(shape, stem);
+    if (s->dir) write_file(s, stem, t);
+}
+
+/* Stays in the folder, is seen there, and is not taken for a shape. */
+static bool
+is_plain_name(const char *name)
+{
+    bool like_shape = strlen(name) == 16 && strspn(name, "0123456789abcdef") == 16;
+    return name[0] != '\0' && name[0] != '.' && !strchr(name, '/') && !like_shape;
+}
+
+void
+zi_tide_store_keep(zi_tide_store *s, const char *name, const zi_tide *t)
+{
+    if (!s->dir || t->n_seen == 0) return;
+    if (is_plain_name(name))
+        write_file(s, name, t);
+    else
+        zi_log(ZI_LOG_SESSION, "no tide of '%s' is kept: not a plain file name", name);
 }

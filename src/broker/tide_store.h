@@ -16,5 +16,8 @@ void zi_tide_store_free(zi_tide_store *s); /* NULL is fine */
 const zi_tide *zi_tide_store_get(zi_tide_store *s, uint64_t shape);
 /* Shape 0 is nobody's and is not kept.  The least recently used one makes room. */
 void zi_tide_store_put(zi_tide_store *s, uint64_t shape, const zi_tide *t);
+/* Of a job that has no shape, a command: for people, NAME.tide in the folder, if there is one.
+ * Nobody is taken for its like.  Names that are no plain file names are not kept. */
+void zi_tide_store_keep(zi_tide_store *s, const char *name, const zi_tide *t);
 
 #endif /* ZI_BROKER_TIDE_STORE_H */

@@ -363,6 +363,18 @@ run_turns(run *r)
     show(r, true);
 }
 
+/* The broker looks for deaths before it answers anybody: when it has answered, it is done with our
+ * jobs, and what it keeps of them (--record) is there. */
+static void
+await_broker(const run *r)
+{
+    zi_watch *last = NULL;
+
+    if (zi_watch_open(r->os, r->socket_path, false, &last) >= 0)
+        (void)zi_watch_next(last, PATIENCE_NS);
+    zi_watch_close(last);
+}
+
 /* The jobs of `file` under one policy, from the first process to the last. */
 static zico_status
 run_once(const zi_run_options *opt, const zi_jobfile *file, const zi_crew_options *crew,
@@ -384,6 +396,7 @@ run_once(const zi_run_options *opt, const zi_jobfile *file, const zi_crew_option
     st = zi_crew_new(crew, file, &r.crew);
     if (st < 0) goto undo;
     run_turns(&r);
+    await_broker(&r);
     fill_result(&r, ret_result);
     zi_crew_free(r.crew);
     if (ret_history) {

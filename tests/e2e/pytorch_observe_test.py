@@ -34,6 +34,23 @@ class Observe(unittest.TestCase):
         self.assertIsNotNone(fits, p.stderr)
         self.assertGreaterEqual(int(fits.group(2)), int(fits.group(1)))
 
+    @unittest.skipUnless(HAVE_TORCH, "python3-torch is not installed")
+    def test_record(self):
+        """A command's tide is kept by its name, and the simulator takes it."""
+        with tempfile.TemporaryDirectory(prefix="zi-e2e-") as d:
+            with open(os.path.join(d, "jobs.yaml"), "w", encoding="utf-8") as f:
+                f.write(f"""budget: 1G
+jobs:
+  - name: net
+    command: ["{PYTHON}", "{EXAMPLES}/resnet.py", "--batch", "8", "--steps", "6"]
+""")
+            run([hooked.ZICO, "run", "--record", "--out", d, os.path.join(d, "jobs.yaml")], clean_env(TMPDIR=d))
+            with open(os.path.join(d, "mix.yaml"), "w", encoding="utf-8") as f:
+                f.write("jobs:\n  - name: net\n    tide: tides/net.tide\n    count: 2\n")
+            p = run([hooked.ZICO, "sim", os.path.join(d, "mix.yaml"), "--policy", "zico", "--budget", "70%"],
+                    clean_env())
+        self.assertRegex(p.stdout, r"net-2 +\d+")
+
     def test_no_steps(self):
         """A program without steps gets a picture of its life, and its exit code."""
         p = run([hooked.ZICO, "run", "--observe", "--", PYTHON, "-c",

@@ -83,6 +83,33 @@ in_a_folder(void **state)
     zi_tide_store_free(s);
 }
 
+/* A job without a shape is kept by name, for people only, and never outside the folder. */
+static void
+by_name(void **state)
+{
+    static const char *const bad[] = {"", ".hidden", "../out", "a/b", "0000000000000abc"};
+    const char              *dir = t_path(t_tmpdir(), "tides");
+    zi_tide_store           *s;
+    zi_tide                  t = some_tide(4096), unseen = some_tide(1);
+
+    (void)state;
+    expect_ok(zi_tide_store_new(zi_os_real(), dir, &s));
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        zi_tide_store_keep(s, bad[i], &t);
+    unseen.n_seen = 0;
+    zi_tide_store_keep(s, "unseen", &unseen);
+    assert_int_equal(0, rmdir(dir)); /* nothing is in it, nor beside it */
+    assert_int_equal(-1, access(t_path(t_tmpdir(), "out.tide"), F_OK));
+    zi_tide_store_free(s);
+    expect_ok(zi_tide_store_new(zi_os_real(), dir, &s));
+    zi_tide_store_keep(s, "my script", &t);
+    zi_tide_store_free(s);
+    assert_int_equal(0, access(t_path(dir, "my script.tide"), F_OK));
+    expect_ok(zi_tide_store_new(zi_os_real(), NULL, &s));
+    zi_tide_store_keep(s, "my script", &t); /* no folder: nowhere */
+    zi_tide_store_free(s);
+}
+
 /* Failing files and memory cost a tide, never more. */
 static void
 failures(void **state)
@@ -118,9 +145,8 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kept_by_shape),
-        cmocka_unit_test(full),
-        cmocka_unit_test(in_a_folder),
+        cmocka_unit_test(kept_by_shape), cmocka_unit_test(full),
+        cmocka_unit_test(in_a_folder),   cmocka_unit_test(by_name),
         cmocka_unit_test(failures),
     };
     return t_main(tests);
