@@ -32,9 +32,11 @@
  *          feature maps, all of them waiting for the memory bus).  So the work done per time,
  *          in solo time, is measured epoch by epoch (six of the longest steps), for sharing and
  *          for taking turns; turns, if they did 1 % more, else sharing goes on for 4, 8, ... 32
- *          epochs, then the other is tried for one.  Sharing that does a tenth more than one job alone
- *          is believed without.  All anew when somebody joins or leaves or the budget changes; the
- *          first epoch after that does not count, as memory is touched for the first time.
+ *          epochs, then the other is tried for one.  Sharing that does a tenth more than one job
+ *          alone is believed without for 64 epochs; then turns are tried all the same, as machines
+ *          change (a virtual one's cores move) and nobody is seen alone while all share.  All anew
+ *          when somebody joins or leaves or the budget changes; the first epoch after that does
+ *          not count, as memory is touched for the first time.
  *   TURNS  are the temporal policy's: most behind first, and a step that ran alone costs its job
  *          the time it took, not what it should have taken.
  *   DATA   A job that waits for its input loses nothing by it: what it was ahead is forgiven as
@@ -66,6 +68,7 @@
 #define WORTH       0.99 /* of turns: what sharing must do; less is within the noise   */
 #define EPOCHS_MIN  4u   /* what did more goes on for so many before the other is tried */
 #define EPOCHS_MAX  32u  /* ... doubled each time that it is confirmed, at most         */
+#define EPOCHS_SURE 64u  /* sharing is believed without having tried turns              */
 #define TRUST_MUX   6u   /* points from which on it takes turns ...                   */
 #define TRUST_BACK  2u   /* ... until it is down to these                              */
 #define TRUST_MAX   8u
@@ -100,6 +103,7 @@ typedef struct trial {
     bool     choice;       /* ... in all epochs but those of trial                   */
     uint32_t n_left;       /* epochs before the other way is tried; 0: this is a trial */
     uint32_t n_next;       /* ... after the next trial that confirms it              */
+    uint32_t n_sharing;    /* epochs since turns were taken                         */
 } trial;
 
 typedef struct zico {
@@ -377,7 +381,8 @@ judge_epoch(trial *t, double rate)
     bool    was_trial = t->n_left == 0;
 
     *mine = *mine > 0 ? *mine + (rate - *mine) / 3 : rate;
-    if (!t->turns && rate >= SURE_RATE) {
+    t->n_sharing = t->turns ? 0 : t->n_sharing + 1;
+    if (!t->turns && rate >= SURE_RATE && t->n_sharing < EPOCHS_SURE) {
         if (was_trial) go_on_with(t, false);
     } else if (!was_trial && --t->n_left > 0) {
         return;

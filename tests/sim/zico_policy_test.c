@@ -16,6 +16,7 @@ typedef struct mix {
     size_t     n;
     zi_sim_job job[N_MAX];
     uint32_t   n_cores;
+    uint64_t   apart_ns; /* see zi_sim_options */
 } mix;
 
 typedef struct outcome {
@@ -65,7 +66,9 @@ run(const mix *m, const char *policy, double part, uint64_t seconds, uint64_t se
                           .region_bytes = 8 * MB,
                           .n_cores = m->n_cores ? m->n_cores : 2,
                           .horizon_ns = seconds * SECOND,
-                          .seed = seed};
+                          .seed = seed,
+                          .apart_ns = m->apart_ns,
+                          .apart_speed = 0.65};
     opt.budget_bytes = budget_of(m, part) + 2 * opt.region_bytes * m->n;
     expect_ok(zi_sim_run(&opt, m->job, m->n, &o.res, o.per));
     assert_int_equal(0, o.res.n_over_budget);
@@ -205,6 +208,26 @@ sharing_that_does_not_pay(void **state)
     }
 }
 
+/* For 30 s the cores are far apart: both are worth little more than one, and sharing does a
+ * quarter more than turns.  Then they move together, and turns do a quarter more: that is found
+ * out, though nobody is seen alone while all share. */
+static void
+cores_that_move(void **state)
+{
+    mix m = {.apart_ns = 30 * SECOND};
+    (void)state;
+    add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 60 * MS);
+    add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 100 * MS);
+    for (size_t i = 0; i < m.n; i++) m.job[i].scaling = 1.3;
+    outcome t = run(&m, "temporal", 1.2, 300, 1), s = run(&m, "spatial", 1.2, 300, 1);
+    outcome z = run(&m, "zico", 1.2, 300, 1);
+    printf("cores that move: temporal %.3f unlimited %.3f zico %.3f, slowest %.3f\n",
+           t.total, s.total, z.total, slowest(&m, &z, &t));
+    assert_true(s.total < 0.87 * t.total);
+    assert_true(z.total >= 0.94 * t.total);
+    assert_true(slowest(&m, &z, &t) >= 0.92);
+}
+
 /* Its first three steps take 3, 2 and 1.5 times as long as the others, as memory is touched for the
  * first time: its share is reckoned from what its steps take later on. */
 static void
@@ -293,10 +316,10 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(long_and_short),   cmocka_unit_test(sharing_that_does_not_pay),
-        cmocka_unit_test(slow_first_steps), cmocka_unit_test(waits_for_data),
-        cmocka_unit_test(relay_of_two),     cmocka_unit_test(relay_of_nobody),
-        cmocka_unit_test(random_mixes),
+        cmocka_unit_test(long_and_short),  cmocka_unit_test(sharing_that_does_not_pay),
+        cmocka_unit_test(cores_that_move), cmocka_unit_test(slow_first_steps),
+        cmocka_unit_test(waits_for_data),  cmocka_unit_test(relay_of_two),
+        cmocka_unit_test(relay_of_nobody), cmocka_unit_test(random_mixes),
     };
     return t_main(tests);
 }
