@@ -82,11 +82,13 @@ static void
 copy_session(zi_session *s)
 {
     uint64_t r = s->shape.region_bytes;
+    zi_run   run;
     void    *got;
 
     /* the pool's slots are holes now; keep others from mapping something there */
-    s->os->map(s->os, s->base, s->shape.n_regions * r, PROT_NONE,
-               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0, &got);
+    for (uint32_t at = 0; zi_lease_next_shown(s, &at, &run);)
+        s->os->map(s->os, s->base + run.first * r, run.n * r, PROT_NONE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0, &got);
     for (uint32_t i = 0; i < s->n_slots; i++) {
         if (!s->slots[i].used || s->slots[i].region == ZI_SESSION_NO_REGION) continue;
         copy_pages(s, s->base + i * r, r, s->slots[i].region * r);

@@ -2,7 +2,8 @@
  *
  * The space has two slots for each region of the pool:
  *
- *     slot 0 .. n-1      region i at slot i, mapped once: most leases
+ *     slot 0 .. n-1      region i at slot i, mapped once: most leases; or private memory, if a lease
+ *                        left the pool from there (move.c): region i is then stitched
  *     slot n .. 2n-1     what has no such place: scattered regions side by side
  *                        ("stitched"), private memory while the broker is gone
  *
@@ -73,9 +74,8 @@ zi_lease_note_held(zi_session *s, uint64_t at_ns)
     s->held_bytes = now;
 }
 
-/* Leased bytes rise or fall. */
-static void
-count(zi_session *s, zico_class cls, int64_t delta_bytes, uint64_t at_ns)
+void
+zi_lease_count(zi_session *s, zico_class cls, int64_t delta_bytes, uint64_t at_ns)
 {
     s->stats.leased_bytes += (uint64_t)delta_bytes;
     zi_lease_count_peak(s);
@@ -144,17 +144,47 @@ zi_lease_drop_runs(zi_session *s, const zi_run *runs, uint32_t n_runs)
     for (uint32_t i = 0; i < n_runs; i++) put_out(s, runs[i].first, runs[i].n);
 }
 
-static void
-drop_outside(zi_session *s, const zi_lease *l)
+void
+zi_lease_uncharge(zi_session *s, uint64_t size_bytes)
 {
-    s->ops->space_unmap(s->dev, l->base, l->size_bytes);
-    s->outside_bytes -= l->size_bytes;
-    if (s->uncharged_bytes >= l->size_bytes) { /* the broker never heard of it */
-        s->uncharged_bytes -= l->size_bytes;
+    s->outside_bytes -= size_bytes;
+    pthread_cond_broadcast(&s->changed);
+    if (s->uncharged_bytes >= size_bytes) { /* the broker never heard of it */
+        s->uncharged_bytes -= size_bytes;
     } else if (s->state == ZI_LINK_JOINED) {
-        zi_link_message(s, ZI_MSG_UNCHARGE)->uncharge.size_bytes = l->size_bytes;
+        zi_link_message(s, ZI_MSG_UNCHARGE)->uncharge.size_bytes = size_bytes;
         zi_link_send(s, NULL, 0);
     }
+}
+
+/* Slots of private memory are what they were before.  False: they cannot be, and stay out of use. */
+static bool
+show_again(zi_session *s, const zi_lease *l)
+{
+    zi_access access = s->opt.guard ? ZI_ACCESS_NONE : ZI_ACCESS_WRITE;
+
+    if (l->slot >= s->shape.n_regions) {
+        s->ops->space_unmap(s->dev, l->base, l->size_bytes);
+        return true;
+    }
+    memset(s->populated + l->slot, 0, l->n_regions);
+    return s->ops->space_map(s->pool, l->slot, l->n_regions, l->base, access) >= 0;
+}
+
+static void
+finish_outside(zi_session *s, zi_slot *first, uint64_t at_ns)
+{
+    zi_lease *l = &first->lease;
+    bool      again = show_again(s, l);
+
+    if (first->away) {
+        s->away_bytes -= l->size_bytes;
+    } else {
+        zi_lease_uncharge(s, l->size_bytes);
+        zi_lease_count(s, l->cls, -(int64_t)l->size_bytes, at_ns);
+    }
+    first->away = false;
+    for (uint32_t i = 0; i < l->n_regions; i++) first[i].used = !again;
 }
 
 /* The lease that starts at this slot is finished with, device and all. */
@@ -164,8 +194,10 @@ finish(zi_session *s, zi_slot *first, uint64_t at_ns)
     zi_lease *l = &first->lease;
 
     if (l->outside) {
-        drop_outside(s, l);
-    } else if (l->stitched) {
+        finish_outside(s, first, at_ns);
+        return;
+    }
+    if (l->stitched) {
         s->ops->space_unmap(s->dev, l->base, l->size_bytes);
         for (uint32_t i = 0; i < l->n_regions; i++) put_by(s, l->cls, first[i].region, 1);
     } else {
@@ -173,7 +205,7 @@ finish(zi_session *s, zi_slot *first, uint64_t at_ns)
             s->ops->space_access(s->dev, l->base, l->size_bytes, ZI_ACCESS_NONE);
         put_by(s, l->cls, l->slot, l->n_regions);
     }
-    count(s, l->cls, -(int64_t)l->size_bytes, at_ns);
+    zi_lease_count(s, l->cls, -(int64_t)l->size_bytes, at_ns);
     for (uint32_t i = 0; i < l->n_regions; i++) first[i].used = false;
 }
 
@@ -267,7 +299,7 @@ note_lease(zi_session *s, uint32_t slot, uint32_t n, zico_class cls)
                               .cls = cls,
                               .n_regions = n,
                               .slot = slot};
-    count(s, cls, (int64_t)first->lease.size_bytes, s->os->now_ns(s->os));
+    zi_lease_count(s, cls, (int64_t)first->lease.size_bytes, s->os->now_ns(s->os));
     return &first->lease;
 }
 
@@ -344,12 +376,22 @@ take_outside(zi_session *s, zico_class cls, uint32_t n, zi_lease **ret_lease)
     return ZICO_OK;
 }
 
+/* Is something else in one of its places? */
+static bool
+is_covered(const zi_session *s, zi_run run)
+{
+    for (uint32_t i = 0; i < run.n; i++)
+        if (s->slots[run.first + i].used) return true;
+    return false;
+}
+
 /* With mu held; p's regions become a lease, or go back. */
 static zico_status
 bind(zi_session *s, zico_class cls, zi_pending *p, zi_lease **ret_lease)
 {
-    zico_status st = p->n_runs == 1 ? show_run(s, cls, p->runs[0], ret_lease)
-                                    : stitch(s, cls, p, ret_lease);
+    bool        plain = p->n_runs == 1 && !is_covered(s, p->runs[0]);
+    zico_status st =
+        plain ? show_run(s, cls, p->runs[0], ret_lease) : stitch(s, cls, p, ret_lease);
     if (st < 0) {
         zi_lease_drop_runs(s, p->runs, p->n_runs);
         zi_lease_flush(s);
@@ -435,12 +477,33 @@ uncount_stock(zi_session *s, uint32_t n)
     s->stats.leased_bytes -= n * s->shape.region_bytes;
 }
 
+static bool
+shows_pool(const zi_session *s, uint32_t slot)
+{
+    return !s->slots[slot].used || s->slots[slot].region != ZI_SESSION_NO_REGION;
+}
+
+bool
+zi_lease_next_shown(const zi_session *s, uint32_t *at, zi_run *ret_run)
+{
+    uint32_t i = *at, n = s->shape.n_regions;
+
+    while (i < n && !shows_pool(s, i)) i++;
+    ret_run->first = i;
+    while (i < n && shows_pool(s, i)) i++;
+    ret_run->n = i - ret_run->first;
+    *at = i;
+    return ret_run->n > 0;
+}
+
 void
 zi_lease_forget_pages(zi_session *s)
 {
-    /* shared memory: what others have in it stays */
-    (void)s->os->advise(s->os, slot_address(s, 0),
-                        s->shape.n_regions * s->shape.region_bytes, MADV_DONTNEED);
+    zi_run run;
+
+    for (uint32_t at = 0; zi_lease_next_shown(s, &at, &run);)
+        (void)s->os->advise(s->os, slot_address(s, run.first), /* shared: others' stays */
+                            run.n * s->shape.region_bytes, MADV_DONTNEED);
     memset(s->populated, 0, s->shape.n_regions);
 }
 

@@ -79,8 +79,8 @@ void        zi_session_close(zi_session *s); /* NULL is fine */
 /* -- leases ------------------------------------------------------------------------- */
 
 /* All leases of a session lie in one reserved space, at multiples of region_bytes from its
- * base: *slots*.  Slot i < n_regions shows region i of the pool; the slots behind those
- * hold stitched leases and private memory. */
+ * base: *slots*.  Slot i < n_regions shows region i of the pool (or what was there before it left the
+ * pool, move.c); the slots behind those hold stitched leases and private memory. */
 typedef struct zi_lease {
     void      *base;
     uint64_t   size_bytes; /* n_regions x region_bytes */
@@ -88,7 +88,8 @@ typedef struct zi_lease {
     uint32_t   n_regions;
     uint32_t   slot; /* the first one */
     bool       stitched;
-    bool       outside; /* private memory: the broker was gone when it was taken */
+    bool
+        outside; /* private memory: the broker was gone when it was taken, or it left the pool */
 } zi_lease;
 
 typedef enum zi_lease_flags {
@@ -119,6 +120,31 @@ void zi_session_give_back(zi_session *s, zi_lease *lease, zi_fence *after);
 /* Several at once, in one message where possible. */
 void zi_session_give_back_all(zi_session *s, zi_lease *const *leases, size_t n,
                               zi_fence *after);
+
+/* -- out of the pool, in the middle of a step ------------------------------------------- */
+
+typedef struct zi_piece {
+    void  *at;
+    size_t len;
+} zi_piece;
+
+/* What is held beside fixed leases, lease by lease; at most cap, and how many there are. */
+size_t zi_session_pieces(zi_session *s, zi_piece *ret_pieces, size_t cap);
+/* The file has the pieces' bytes from `off` on, one behind the other, and nobody has written to them
+ * since they were listed.  Those that are still held as listed are mapped from it, copy on
+ * write, at the same addresses; their regions go back, their charges end.  Returns their bytes. */
+uint64_t zi_session_leave_pool(zi_session *s, const zi_piece *pieces, size_t n, int fd,
+                               uint64_t off);
+/* Private memory of leases. */
+typedef struct zi_outside {
+    uint64_t in_bytes;   /* charged: came back, or was taken while the broker was gone */
+    uint64_t away_bytes; /* in a file */
+} zi_outside;
+
+zi_outside zi_session_outside(zi_session *s);
+/* What is away becomes private memory.  The caller has charged for it and is told how much of that the
+ * session took over (the rest was given back meanwhile). */
+uint64_t zi_session_come_back(zi_session *s);
 
 /* -- private memory ------------------------------------------------------------------- */
 zico_status zi_session_charge(zi_session *s, uint64_t size_bytes, uint64_t wait_ns);

@@ -70,6 +70,7 @@ typedef struct zi_slot {
     uint32_t        region; /* shown here; NO_REGION: private memory, or nothing    */
     bool            used;   /* belongs to some lease                               */
     bool            held;   /* the lease that starts here is in a caller's hands    */
+    bool            away;   /* ... its bytes are in a file, and nothing is charged   */
     zi_fence       *after;  /* given back, waits for this (kept)                    */
     uint64_t        mark;
     struct zi_slot *next; /* in the queue of returns */
@@ -130,7 +131,7 @@ struct zi_session {
     zi_run     out[512]; /* RETURN being put together */
     uint32_t   n_out;
     uint32_t   n_local_free; /* LOCAL: regions free for taking */
-    uint64_t   private_bytes, uncharged_bytes, outside_bytes;
+    uint64_t   private_bytes, uncharged_bytes, outside_bytes, away_bytes;
 
     /* -- steps ---------------------------------------------------------------------------- */
     zi_tide_recorder *recorder;
@@ -203,6 +204,12 @@ void zi_lease_forget_pages(zi_session *s); /* the pool's, as seen by this proces
 void zi_lease_fill_stock(zi_session *s);   /* releases mu meanwhile      */
 void zi_lease_flush(zi_session *s);        /* send the RETURN put together */
 void zi_lease_note_held(zi_session *s, uint64_t at_ns); /* for hold_step */
+/* Leased bytes rise or fall. */
+void zi_lease_count(zi_session *s, zico_class cls, int64_t delta_bytes, uint64_t at_ns);
+/* Private memory of a lease: it no longer counts, here and at the broker. */
+void zi_lease_uncharge(zi_session *s, uint64_t size_bytes);
+/* The next run of the pool's own slots, from *at on, that show the pool; false: there is none. */
+bool zi_lease_next_shown(const zi_session *s, uint32_t *at, zi_run *ret_run);
 /* Bytes of leases and charges, for the peak. */
 void zi_lease_count_peak(zi_session *s);
 

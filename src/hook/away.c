@@ -56,7 +56,7 @@ open_nameless(const zi_os *os, const char *dir, int *ret_fd)
 }
 
 static zico_status
-write_item(const zi_os *os, int fd, const zi_away_item *item, uint64_t off)
+write_item(const zi_os *os, int fd, const zi_piece *item, uint64_t off)
 {
     for (size_t done = 0; done < item->len;) {
         size_t len = item->len - done < CHUNK ? item->len - done : CHUNK;
@@ -68,7 +68,7 @@ write_item(const zi_os *os, int fd, const zi_away_item *item, uint64_t off)
 }
 
 static zico_status
-write_items(const zi_os *os, int fd, const zi_away_item *item, size_t n)
+write_items(const zi_os *os, int fd, const zi_piece *item, size_t n)
 {
     uint64_t off = 0, all = 0;
 
@@ -81,7 +81,7 @@ write_items(const zi_os *os, int fd, const zi_away_item *item, size_t n)
 }
 
 zico_status
-zi_away_write(const zi_os *os, const char *dir, const zi_away_item *item, size_t n,
+zi_away_write(const zi_os *os, const char *dir, const zi_piece *item, size_t n,
               int *ret_fd)
 {
     int         fd = -1;
@@ -96,7 +96,7 @@ zi_away_write(const zi_os *os, const char *dir, const zi_away_item *item, size_t
 }
 
 zico_status
-zi_away_map(const zi_os *os, const zi_away_item *item, int fd, uint64_t off)
+zi_away_map(const zi_os *os, const zi_piece *item, int fd, uint64_t off)
 {
     void *same;
     long  rc = os->map(os, item->at, item->len, PROT_READ | PROT_WRITE,
@@ -105,7 +105,7 @@ zi_away_map(const zi_os *os, const zi_away_item *item, int fd, uint64_t off)
 }
 
 void
-zi_away_fetch(const zi_os *os, const zi_away_item *item)
+zi_away_fetch(const zi_os *os, const zi_piece *item)
 {
     (void)os->advise(os, item->at, item->len, MADV_WILLNEED);
     (void)os->advise(os, item->at, item->len, MADV_POPULATE_WRITE);

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "client/session.h"
 #include "hook/env.h"
 #include "zico/client.h"
 
@@ -30,6 +31,14 @@ typedef struct zi_lender {
     bool (*owns)(void *self, const void *p); /* wait-free */
     size_t (*usable)(void *self, const void *block);
     void (*trim)(void *self); /* give back what is held and empty */
+
+    /* Memory of the pool with blocks in it goes out to a file, and comes back as private memory that
+     * was charged for: as zi_session_pieces, _leave_pool, _outside, _come_back. */
+    size_t (*pieces)(void *self, zi_piece *ret_pieces, size_t cap);
+    uint64_t (*leave_pool)(void *self, const zi_piece *pieces, size_t n, int fd,
+                           uint64_t off);
+    zi_outside (*outside)(void *self);
+    uint64_t (*come_back)(void *self);
 
     unsigned (*cores)(void *self);
     void (*stats)(void *self, zico_stats *ret_stats);

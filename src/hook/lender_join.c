@@ -83,6 +83,30 @@ join_trim(void *self)
     zi_arena_trim(((joined *)self)->arena);
 }
 
+static size_t
+join_pieces(void *self, zi_piece *ret_pieces, size_t cap)
+{
+    return zi_session_pieces(((joined *)self)->session, ret_pieces, cap);
+}
+
+static uint64_t
+join_leave_pool(void *self, const zi_piece *pieces, size_t n, int fd, uint64_t off)
+{
+    return zi_session_leave_pool(((joined *)self)->session, pieces, n, fd, off);
+}
+
+static zi_outside
+join_outside(void *self)
+{
+    return zi_session_outside(((joined *)self)->session);
+}
+
+static uint64_t
+join_come_back(void *self)
+{
+    return zi_session_come_back(((joined *)self)->session);
+}
+
 static unsigned
 join_cores(void *self)
 {
@@ -143,6 +167,10 @@ zi_lender_join(const zi_hook_options *opt, zi_lender *ret_lender)
         .owns = join_owns,
         .usable = join_usable,
         .trim = join_trim,
+        .pieces = join_pieces,
+        .leave_pool = join_leave_pool,
+        .outside = join_outside,
+        .come_back = join_come_back,
         .cores = join_cores,
         .stats = join_stats,
         .message = join_message,

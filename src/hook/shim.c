@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "base/try.h"
 #include "hook/away.h"
 #include "hook/extent.h"
 #include "hook/observe.h"
@@ -482,6 +483,7 @@ weigh(void)
     lock();
     uint64_t large = shim.extents.live_bytes + shim.extents.cached_bytes;
     unlock();
+    large += shim.lender.outside(shim.lender.self).in_bytes;
     uint64_t grown = zi_weight_grown(&shim.weight, zi_weight_anonymous(), large);
     if (grown && shim.lender.charge(shim.lender.self, grown, 0) >= 0)
         shim.weight.charged_bytes += grown;
@@ -618,25 +620,35 @@ zi_shim_usable(const void *p)
 #define QUIET_TRIES 20
 #define QUIET_NS    5000000u
 
-/* All extents of that state, in order. */
-static zi_away_item *
-list_extents(zi_extent_state state, size_t *ret_n)
-{
-    zi_away_item *item = NULL;
-    uint32_t      at = 0;
-    void         *p;
+/* All extents of that state, in order, and behind them what is held of the pool. */
+typedef struct pieces {
+    zi_piece *all;
+    size_t    n_extents, n_pool;
+} pieces;
 
+static zico_status
+list_pieces(zi_extent_state state, pieces *ret)
+{
+    uint32_t at = 0;
+    void    *p;
+
+    *ret = (pieces){0};
     lock();
-    *ret_n = 0;
-    size_t cap = shim.extents.n_live;
+    size_t n_live = shim.extents.n_live;
     unlock();
-    if (cap == 0 || !(item = zi_malloc(cap * sizeof *item))) return NULL;
+    size_t n_pool = shim.lender.pieces(shim.lender.self, NULL, 0);
+    if (n_live + n_pool == 0) return ZICO_OK;
+    ret->all = zi_malloc((n_live + n_pool) * sizeof *ret->all);
+    if (!ret->all) return ZICO_E_NOMEM;
     lock();
     for (zi_extent *x;
-         *ret_n < cap && (x = zi_extents_next(&shim.extents, state, &at, &p));)
-        item[(*ret_n)++] = (zi_away_item){.at = p, .len = (size_t)x->n * ZI_EXTENT_GRAIN};
+         ret->n_extents < n_live && (x = zi_extents_next(&shim.extents, state, &at, &p));)
+        ret->all[ret->n_extents++] =
+            (zi_piece){.at = p, .len = (size_t)x->n * ZI_EXTENT_GRAIN};
     unlock();
-    return item;
+    ret->n_pool = shim.lender.pieces(shim.lender.self, ret->all + ret->n_extents, n_pool);
+    if (ret->n_pool > n_pool) ret->n_pool = n_pool;
+    return ZICO_OK;
 }
 
 /* The other threads sleep, after a moment if need be. */
@@ -651,74 +663,90 @@ quiet_soon(zi_quiet *ret)
 }
 
 /* The exception to rule 1: with the lock, so that nobody frees or takes an extent while its
- * pages change; short, as nothing is copied here. */
-static uint64_t
-swap_for_file(const zi_away_item *item, size_t n, int fd, const zi_quiet *before)
+ * pages change; short, as nothing is copied here.  False: somebody may have written meanwhile. */
+static bool
+swap_for_file(const pieces *p, int fd, const zi_quiet *before, uint64_t *ret_off,
+              uint64_t *ret_out)
 {
     uint64_t off = 0, out = 0;
 
     lock();
-    for (size_t i = 0; i < n && (i > 0 || zi_quiet_since(before)); off += item[i++].len) {
-        const zi_extent *x = zi_extents_find(&shim.extents, item[i].at);
-        if (!x || zi_away_map(shim.os, &item[i], fd, off) < 0) continue;
-        zi_extents_set_away(&shim.extents, item[i].at, true);
-        out += item[i].len;
+    bool quiet = zi_quiet_since(before);
+    for (size_t i = 0; quiet && i < p->n_extents; off += p->all[i++].len) {
+        const zi_extent *x = zi_extents_find(&shim.extents, p->all[i].at);
+        if (!x || zi_away_map(shim.os, &p->all[i], fd, off) < 0) continue;
+        zi_extents_set_away(&shim.extents, p->all[i].at, true);
+        out += p->all[i].len;
     }
     unlock();
-    return out;
+    *ret_off = off;
+    *ret_out = out;
+    return quiet;
+}
+
+static zico_status
+write_and_swap(const pieces *p, uint64_t *ret_own, uint64_t *ret_pool)
+{
+    zi_quiet before;
+    uint64_t off;
+    int      fd = -1;
+
+    if (!quiet_soon(&before)) return ZICO_E_BUSY;
+    ZI_TRY(zi_away_write(shim.os, shim.opt.spill_dir, p->all, p->n_extents + p->n_pool,
+                         &fd));
+    bool swapped = swap_for_file(p, fd, &before, &off, ret_own);
+    if (swapped)
+        *ret_pool = shim.lender.leave_pool(shim.lender.self, p->all + p->n_extents,
+                                           p->n_pool, fd, off);
+    shim.os->close(shim.os, fd); /* the mappings keep it */
+    return swapped && *ret_own + *ret_pool > 0 ? ZICO_OK : ZICO_E_BUSY;
 }
 
 zico_status
 zi_shim_move_out(void *user, uint64_t *ret_out_bytes)
 {
-    zi_quiet    before;
-    size_t      n;
-    int         fd = -1;
-    zico_status st;
+    uint64_t own = 0, pool = 0;
+    pieces   p;
 
     (void)user;
     *ret_out_bytes = 0;
     trim_cache(0);
-    zi_away_item *item = list_extents(ZI_EXTENT_LIVE, &n);
-    if (n == 0) {
-        zi_free(item);
-        return ZICO_OK;
-    }
-    st = quiet_soon(&before) ? zi_away_write(shim.os, shim.opt.spill_dir, item, n, &fd)
-                             : ZICO_E_BUSY;
-    if (st >= 0) *ret_out_bytes = swap_for_file(item, n, fd, &before);
-    if (st >= 0 && *ret_out_bytes == 0) st = ZICO_E_BUSY;
-    if (fd >= 0) shim.os->close(shim.os, fd); /* the mappings keep it */
-    zi_free(item);
-    shim.lender.uncharge(shim.lender.self, *ret_out_bytes);
+    zico_status st = list_pieces(ZI_EXTENT_LIVE, &p);
+    if (st >= 0 && p.n_extents + p.n_pool > 0) st = write_and_swap(&p, &own, &pool);
+    zi_free(p.all);
+    shim.lender.uncharge(shim.lender.self, own);
+    *ret_out_bytes = own + pool;
     return st;
 }
 
 zico_status
 zi_shim_move_in(void *user)
 {
-    size_t   n;
-    uint64_t in = 0;
+    pieces   p;
+    uint64_t own = 0;
 
     (void)user;
     lock();
     uint64_t out = shim.extents.away_bytes;
     unlock();
+    out += shim.lender.outside(shim.lender.self).away_bytes;
     zico_status st = shim.lender.charge(shim.lender.self, out, shim.opt.max_wait_ns);
     if (is_refusal(st)) return st;
-    zi_away_item *item = list_extents(ZI_EXTENT_AWAY, &n);
+    uint64_t pool = shim.lender.come_back(shim.lender.self);
+    st = list_pieces(ZI_EXTENT_AWAY, &p);
     lock();
-    for (size_t i = 0; i < n; i++) {
-        const zi_extent *x = zi_extents_find(&shim.extents, item[i].at);
+    for (size_t i = 0; i < p.n_extents; i++) {
+        const zi_extent *x = zi_extents_find(&shim.extents, p.all[i].at);
         if (!x || x->state != ZI_EXTENT_AWAY) continue;
-        zi_extents_set_away(&shim.extents, item[i].at, false);
-        in += item[i].len;
+        zi_extents_set_away(&shim.extents, p.all[i].at, false);
+        own += p.all[i].len;
     }
     unlock();
-    if (in < out) shim.lender.uncharge(shim.lender.self, out - in); /* freed meanwhile */
-    for (size_t i = 0; i < n; i++) zi_away_fetch(shim.os, &item[i]);
-    zi_free(item);
-    return ZICO_OK;
+    if (own + pool < out) /* freed meanwhile */
+        shim.lender.uncharge(shim.lender.self, out - own - pool);
+    for (size_t i = 0; i < p.n_extents + p.n_pool; i++) zi_away_fetch(shim.os, &p.all[i]);
+    zi_free(p.all);
+    return st;
 }
 
 /* Inside a step, and every job waits for every other: the broker has chosen us to give way.  To

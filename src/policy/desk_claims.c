@@ -10,6 +10,8 @@
  * GUARANTEES  A job's minimum is its own whether it uses it or not.  So to the banker only
  *        counts what a job holds, claims and gives back beyond what `stays` with it: the
  *        larger of its minimum and its fixed and private bytes.
+ * ASIDE  A job that was moved out in the middle of a step comes back with what it held of it as
+ *        private memory: its need is only the rest, and what it takes to come back does not last.
  * STUCK  A job inside a step that waits for something beyond its claim (a raise, private or fixed
  *        memory) may never finish.  So there are two tables: one leaves such jobs out and
  *        counts what they hold as gone, as nobody's safety may rest on them; one has all, as
@@ -64,15 +66,16 @@ uint64_t
 zi_desk_need(const zi_desk *d, const zi_desk_row *j)
 {
     uint64_t unit = d->view.region_bytes;
-    if (j->spec.claim_bytes) return round_up(j->spec.claim_bytes, unit);
-    return round_up(j->worst_bytes + j->worst_bytes / 20, unit);
+    uint64_t need =
+        j->spec.claim_bytes ? j->spec.claim_bytes : j->worst_bytes + j->worst_bytes / 20;
+    return round_up(minus(need, j->aside_bytes), unit);
 }
 
 uint64_t
 zi_desk_hard_need(const zi_desk *d, const zi_desk_row *j)
 {
     uint64_t bytes = j->worst_bytes ? j->worst_bytes : j->spec.claim_bytes;
-    return round_up(bytes, d->view.region_bytes);
+    return round_up(minus(bytes, j->aside_bytes), d->view.region_bytes);
 }
 
 uint64_t

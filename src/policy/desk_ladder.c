@@ -8,7 +8,8 @@
  *   3  suspend a job that can, at its next step boundary
  *   4  after ZI_DESK_PATIENCE_NS, if every other job waits as well, so that nobody could end,
  *      return something or finish: refuse the youngest such request (its job exceeded its
- *      claim)
+ *      claim, or the claim sank too low).  A command under the hook then ends its step for the
+ *      desk and asks for the rest as another one, so that it can be moved out with all it holds
  * Requests of jobs outside a step wait as long as anybody could still leave or return
  * something; when every job waits for every other, the youngest request is refused.
  * A step that does not fit beside what the others hold, while nobody runs, is begun once one of
@@ -156,6 +157,8 @@ suspend_one(zi_desk *d, zi_job_id for_job)
         bool               waits = zi_desk_waits_for_memory(d, j);
         if (waits) continue; /* it comes to no boundary before it has got that */
         if (j->leaving || j->suspend_wanted) return true; /* one at a time */
+        if (j->returning && !j->asked)
+            return true; /* just in: it asks for its step next */
         if (v->id == for_job || !v->can_suspend || j->suspended) continue;
         if (!v->native && !j->asked && !j->in_step)
             continue; /* a command may never come to another step */
@@ -202,6 +205,7 @@ refuse_request(zi_desk *d, const zi_request *found)
         *w = (zi_desk_wait){0};
         d->row[req.job].n_waits--;
     }
+    d->row[req.job].broken_off = d->row[req.job].in_step;
     zi_ledger_cancel(d->ledger, req.id);
     zi_desk_deny(d, req.job, req.seq, why, req.size_bytes, d->free_bytes, req.hold);
     zi_desk_note_wait(d, req.job);

@@ -61,11 +61,16 @@ typedef struct zi_desk_row {
     uint64_t sink_good;   /* steps in a row that kept to it */
     bool     sink_astray; /* ... the present one did not */
 
-    bool          paused, suspend_wanted, leaving, suspended, by_ladder;
-    uint64_t      kept_ns;   /* since when it is paused or out; as status shows it */
-    bool          adopted;   /* after a restart, until its next step begins */
-    bool          returning; /* after a suspension, until its next step begins */
-    uint64_t      out_bytes; /* what it moved out, as the ledger knew it; 0: unknown */
+    bool     paused, suspend_wanted, leaving, suspended, by_ladder;
+    uint64_t kept_ns;   /* since when it is paused or out; as status shows it */
+    bool     adopted;   /* after a restart, until its next step begins */
+    bool     returning; /* after a suspension, until its next step begins */
+    uint64_t out_bytes; /* what it moved out, as the ledger knew it; 0: unknown */
+    bool broken_off;    /* refused memory inside a step: what ends now is a part of one */
+    uint64_t
+        aside_bytes; /* moved out in the middle of a step and counted as private since: it
+                           * needs so much less for the rest, and has it no longer after that */
+    uint64_t      usual_bytes; /* private and fixed ones before it did so */
     bool          limits_wait;
     zi_job_limits limits_next;
 

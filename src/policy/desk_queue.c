@@ -5,6 +5,14 @@
 
 /* -- judging ----------------------------------------------------------------------------- */
 
+/* Of what a job takes to come back, some goes again when the step ends that it was moved out of. */
+static uint64_t
+passing(const zi_desk_row *j, uint64_t size_bytes)
+{
+    if (!j->returning && !j->suspended) return 0;
+    return size_bytes < j->aside_bytes ? size_bytes : j->aside_bytes;
+}
+
 /* Bytes that stay when steps end: may the device lose them for good?  There must be room
  * left for the largest step that any job is known to run, its own included. */
 bool
@@ -12,7 +20,8 @@ zi_desk_leaves_room(const zi_desk *d, zi_job_id job, uint64_t size_bytes)
 {
     const zi_desk_row *j = &d->row[job];
     const zi_job_view *v = &d->job[j->at];
-    uint64_t           cost = zi_desk_cost(d, job, size_bytes);
+    uint64_t           lasting = size_bytes - passing(j, size_bytes);
+    uint64_t           cost = zi_desk_cost(d, job, lasting);
     uint64_t own = d->permanent_bytes - j->stays_bytes + v->fixed_bytes + size_bytes +
                    zi_desk_hard_need(d, j);
 
@@ -526,6 +535,7 @@ zi_desk_return(zi_desk *d, zi_job_id job, const zi_run *runs, size_t n_runs,
         zi_tide_recorder_add(j->rec, now_ns, -(int64_t)step);
         zi_desk_sink_claim(d, job);
     }
+    if (j->leaving) j->aside_bytes += step;
     uint32_t n = (uint32_t)((step + fixed) / d->view.region_bytes);
     j->n_ahead -= n < j->n_ahead ? n : j->n_ahead;
     zi_desk_post(d, ZI_EVENT_REGION, job, -(int64_t)(step + fixed), 0);

@@ -103,10 +103,12 @@ static uint64_t
 least_need(const zi_desk *d, zi_job_id job)
 {
     const zi_job_view *v = &d->job[d->row[job].at];
-    uint64_t           worst = d->row[job].worst_bytes, unit = d->view.region_bytes;
-    uint64_t           max = v->limits.max_bytes;
+    const zi_desk_row *j = &d->row[job];
+    uint64_t           unit = d->view.region_bytes, max = v->limits.max_bytes;
+    uint64_t           worst =
+        j->worst_bytes > j->aside_bytes ? j->worst_bytes - j->aside_bytes : 0;
 
-    if (worst == 0 && v->native && !zi_desk_has_all(d, job) &&
+    if (j->worst_bytes == 0 && v->native && !zi_desk_has_all(d, job) &&
         (!max || v->fixed_bytes + unit <= max))
         return unit;
     return v->native && d->n_in_step == 0 ? worst - worst / LEAD_PART : worst;
@@ -381,6 +383,17 @@ zi_desk_will_take(zi_desk *d, zi_job_id job, uint64_t step_bytes, uint64_t now_n
     return ZICO_OK;
 }
 
+/* What it held of a step when it was moved out is gone with the rest of that step.  If that was broken
+ * off, too, some of it is still there; after a whole rest what is left outlives steps. */
+static void
+note_rest(zi_desk_row *j, const zi_job_view *v)
+{
+    uint64_t more = v->fixed_bytes > j->usual_bytes ? v->fixed_bytes - j->usual_bytes : 0;
+    if (!j->broken_off) more = 0;
+    if (j->aside_bytes > more) j->aside_bytes = more;
+    j->broken_off = false;
+}
+
 /* The step is over: the policy hears of it. */
 static void
 leave_step(zi_desk *d, zi_job_id job)
@@ -429,13 +442,19 @@ zi_desk_step_end(zi_desk *d, zi_job_id job, uint64_t step_no, const zi_tide *obs
     /* a job cannot tell a wait for memory from a slow answer; we know what we kept waiting */
     uint64_t queued_ns = j->waited_ns - j->step_waited_ns;
     v->stall_ns = stall_ns < queued_ns ? stall_ns : queued_ns;
-    note_length(d, j, v, busy_ns);
     zi_tide_recorder_end(j->rec, now_ns, &own);
-    bool whole =
-        own.n_points > 0 && !j->adopted; /* what counts are leases: our own record */
-    learn(d, job, whole || !observed || observed->n_points == 0 ? &own : observed);
     v->step_no = step_no;
-    note_growth(d, j);
+    if (j->broken_off || j->aside_bytes) { /* a part of a step teaches nothing */
+        v->last_step_ns = now_ns - v->began_ns;
+        v->served_ns += busy_ns;
+        note_rest(j, v);
+    } else {
+        note_length(d, j, v, busy_ns);
+        bool whole =
+            own.n_points > 0 && !j->adopted; /* what counts are leases: our own record */
+        learn(d, job, whole || !observed || observed->n_points == 0 ? &own : observed);
+        note_growth(d, j);
+    }
     leave_step(d, job);
     zi_desk_settle(d);
     return ZICO_OK;
@@ -460,6 +479,7 @@ zi_desk_suspend(zi_desk *d, zi_job_id job)
         j->suspend_wanted || zi_desk_reserve(d) < 0)
         return;
     j->kept_ns = d->now_ns;
+    if (j->aside_bytes == 0) j->usual_bytes = zi_desk_view_of(d, job)->fixed_bytes;
     if (j->in_step)
         j->suspend_wanted = true;
     else

@@ -473,6 +473,61 @@ ladder_suspends_before_it_refuses(void **state)
     close_office(&o);
 }
 
+/* Two wait for each other inside their steps.  Who is refused ends its step there, is moved out with what
+ * it holds of it, comes back with that as private memory though a whole step would not fit beside
+ * it, runs the rest, and is what it was. */
+static void
+moved_out_in_mid_step(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "spatial", 12);
+    zi_job_id a =
+        join_as(&o, (zi_job_spec){.features = ZI_FEATURE_SUSPEND, .claim_bytes = 6 * R});
+    zi_job_id b = join(&o, 6);
+    assert_true(begin(&o, a, 0));
+    assert_true(get(&o, a, ZI_HOLD_STEP, 5));
+    assert_true(begin(&o, b, 0));
+    assert_true(get(&o, b, ZI_HOLD_STEP, 2));
+    assert_true(get(&o, a, ZI_HOLD_STEP, 3)); /* more than it claimed, and safe */
+    ask(&o, a, ZI_HOLD_STEP, 4, UINT64_MAX);
+    uint32_t seq = ask(&o, b, ZI_HOLD_STEP, 4, UINT64_MAX);
+    at(&o, o.now + 2 * S);
+    assert_true(heard(&o, a, ZI_EFFECT_DENY).any);
+    end(&o, a, 0);
+    assert_false(begin(&o, a, 1));
+    assert_true(heard(&o, a, ZI_EFFECT_SUSPEND).any);
+    expect_ok(zi_desk_cancel(o.d, a, o.seq, o.now));
+    give_back(&o, a);
+    expect_ok(zi_desk_suspended(o.d, a, ZICO_OK, o.now));
+    listen(&o);
+    assert_int_equal(seq, heard(&o, b, ZI_EFFECT_GRANT).e.seq);
+
+    assert_true(heard(&o, a, ZI_EFFECT_RESUME).any);
+    seq = ask(&o, a, ZI_HOLD_PRIVATE, 8, UINT64_MAX);
+    assert_false(heard(&o, a, ZI_EFFECT_GRANT).any); /* b may still need it */
+    give_back(&o, b);
+    end(&o, b, 0);
+    assert_int_equal(seq, heard(&o, a, ZI_EFFECT_GRANT).e.seq);
+    assert_false(
+        begin(&o, b, 1)); /* it does not fit, and waits for the rest of that step */
+    assert_false(heard(&o, a, ZI_EFFECT_SUSPEND).any);
+    assert_true(begin(&o, a, 1));
+    assert_true(get(&o, a, ZI_HOLD_STEP, 4));
+    assert_false(heard(&o, b, ZI_EFFECT_GO).any);
+    give_back(&o, a);
+    expect_ok(zi_desk_uncharge(o.d, a, 7 * R, o.now)); /* one outlives the step */
+    end(&o, a, 1);
+    assert_true(heard(&o, b, ZI_EFFECT_GO).any);
+    assert_true(get(&o, b, ZI_HOLD_STEP, 6));
+    give_back(&o, b);
+    end(&o, b, 1);
+    assert_true(begin(&o, a, 2)); /* a whole one again */
+    assert_int_equal(6 * R, zi_desk_job(o.d, a)->claim_bytes);
+    close_office(&o);
+}
+
 /* A moment in which everybody waits is not the end: who waits outside a step for longer than the
  * ladder's patience is not refused because the job inside one waits for its own returns. */
 static void
@@ -804,6 +859,7 @@ main(void)
         cmocka_unit_test(pause_and_resume),
         cmocka_unit_test(kept_since),
         cmocka_unit_test(ladder_suspends_before_it_refuses),
+        cmocka_unit_test(moved_out_in_mid_step),
         cmocka_unit_test(a_moments_wait_is_not_the_end),
         cmocka_unit_test(age_keeps_no_step_from_ending),
         cmocka_unit_test(learner_claims_what_came_free),

@@ -82,6 +82,89 @@ bare_lease_is_filled(void **state)
     zi_session_close(s);
 }
 
+/* A lease leaves the pool without moving, its regions are others', and it comes back as private memory. */
+static void
+out_of_the_pool_and_back(void **state)
+{
+    zi_session *s = open_local(false);
+    zi_piece    p[3];
+    zi_lease   *l, *all, *m;
+    int         fd = memfd_create("away", MFD_CLOEXEC);
+
+    (void)state;
+    expect_ok(zi_session_lease(s, ZICO_CLASS_FIXED, 2 * MIB, 0, 0, &m));
+    expect_ok(zi_session_lease(s, ZICO_CLASS_STEP, 6 * MIB, 0, 0, &l));
+    char *at = l->base;
+    for (size_t i = 0; i < 6 * MIB; i++) at[i] = (char)(i * 5 + i / 4096);
+    assert_int_equal(1, zi_session_pieces(s, p, 3)); /* what is fixed is not moved so */
+    assert_ptr_equal(at, p[0].at);
+    assert_int_equal(6 * MIB, p[0].len);
+    assert_int_equal(6 * MIB, pwrite(fd, at, 6 * MIB, 4096));
+    p[1] = (zi_piece){at + 2 * MIB, 2 * MIB}; /* inside another: no lease of its own */
+    assert_int_equal(6 * MIB, zi_session_leave_pool(s, p, 2, fd, 4096));
+    close(fd);
+    assert_int_equal(6 * MIB, zi_session_outside(s).away_bytes);
+    assert_int_equal(2 * MIB, stats(s).leased_bytes);
+    at[3 * MIB] = 99; /* still there, for writers too */
+
+    /* others have all of it meanwhile; where our own lies, theirs does not show */
+    zi_session_give_back(s, m, NULL);
+    expect_ok(zi_session_lease(s, ZICO_CLASS_STEP, 32 * MIB, 0, 0, &all));
+    assert_true(all->stitched);
+    memset(all->base, 7, 32 * MIB);
+    expect_status(ZICO_E_BUSY, zi_session_charge(s, 6 * MIB, 0));
+    zi_session_give_back(s, all, NULL);
+    expect_ok(zi_session_charge(s, 6 * MIB, 0));
+    assert_int_equal(6 * MIB, zi_session_come_back(s));
+    assert_int_equal(0, zi_session_outside(s).away_bytes);
+    assert_int_equal(6 * MIB, zi_session_outside(s).in_bytes);
+    assert_int_equal(6 * MIB, stats(s).leased_bytes);
+    assert_int_equal(0, stats(s).private_bytes);
+    expect_status(ZICO_E_BUSY, zi_session_lease(s, ZICO_CLASS_STEP, 32 * MIB, 0, 0, &m));
+    expect_ok(zi_session_lease(s, ZICO_CLASS_STEP, 26 * MIB, 0, 0, &m));
+    memset(m->base, 8, 26 * MIB);
+    for (size_t i = 0; i < 6 * MIB; i++)
+        assert_int_equal(i == 3 * MIB ? 99 : (char)(i * 5 + i / 4096), at[i]);
+
+    /* out a second time, and given back while it is there */
+    fd = memfd_create("away", MFD_CLOEXEC);
+    assert_int_equal(2, zi_session_pieces(s, p, 3));
+    assert_int_equal(6 * MIB, pwrite(fd, p[0].at, p[0].len, 0));
+    assert_int_equal(6 * MIB, zi_session_leave_pool(s, p, 1, fd, 0));
+    close(fd);
+    assert_int_equal(99, at[3 * MIB]);
+    zi_session_give_back(s, l, NULL);
+    assert_int_equal(0, zi_session_outside(s).away_bytes);
+    zi_session_give_back(s, m, NULL);
+    expect_ok(zi_session_lease(s, ZICO_CLASS_STEP, 32 * MIB, 0, 0, &all));
+    assert_false(all->stitched); /* its old places show the pool again */
+    memset(all->base, 9, 32 * MIB);
+    zi_session_close(s);
+}
+
+/* The child of a process that has such memory has a copy of it. */
+static void
+child_keeps_what_is_outside(void **state)
+{
+    zi_session *s = open_local(false);
+    zi_piece    p;
+    zi_lease   *l;
+    int         status, fd = memfd_create("away", MFD_CLOEXEC);
+
+    (void)state;
+    expect_ok(zi_session_lease(s, ZICO_CLASS_STEP, 2 * MIB, 0, 0, &l));
+    memset(l->base, 4, 2 * MIB);
+    assert_int_equal(1, zi_session_pieces(s, &p, 1));
+    assert_int_equal(2 * MIB, pwrite(fd, p.at, p.len, 0));
+    assert_int_equal(2 * MIB, zi_session_leave_pool(s, &p, 1, fd, 0));
+    close(fd);
+    pid_t pid = fork();
+    if (pid == 0) _exit(((char *)p.at)[MIB]);
+    assert_int_equal(pid, waitpid(pid, &status, 0));
+    assert_int_equal(4, WEXITSTATUS(status));
+    zi_session_close(s);
+}
+
 /* A lease that was split goes back region by region. */
 static void
 split_lease_goes_back_in_parts(void **state)
@@ -322,6 +405,8 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lease_is_whole_regions),
         cmocka_unit_test(bare_lease_is_filled),
+        cmocka_unit_test(out_of_the_pool_and_back),
+        cmocka_unit_test(child_keeps_what_is_outside),
         cmocka_unit_test(split_lease_goes_back_in_parts),
         cmocka_unit_test(return_waits_for_its_fence),
         cmocka_unit_test(close_waits_for_fences),

@@ -7,6 +7,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +23,8 @@ static struct {
     unsigned    cores;    /* 0: three */
     char       *pool;
     size_t      used;
+    zi_piece    piece; /* of the pool, if any is held */
+    uint64_t    away;
 } fake;
 
 static zico_status
@@ -98,6 +101,41 @@ fake_trim(void *self)
     (void)self;
 }
 
+static size_t
+fake_pieces(void *self, zi_piece *ret, size_t cap)
+{
+    (void)self;
+    if (fake.piece.len && cap) ret[0] = fake.piece;
+    return fake.piece.len > 0;
+}
+
+static uint64_t
+fake_leave_pool(void *self, const zi_piece *p, size_t n, int fd, uint64_t off)
+{
+    (void)self;
+    if (n == 0) return 0;
+    assert_ptr_equal(p->at, mmap(p->at, p->len, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_FIXED, fd, (off_t)off));
+    fake.away = p->len;
+    return p->len;
+}
+
+static zi_outside
+fake_outside(void *self)
+{
+    (void)self;
+    return (zi_outside){.away_bytes = fake.away};
+}
+
+static uint64_t
+fake_come_back(void *self)
+{
+    uint64_t in = fake.away;
+    (void)self;
+    fake.away = 0;
+    return in;
+}
+
 static unsigned
 fake_cores(void *self)
 {
@@ -134,6 +172,10 @@ fake_join(const zi_hook_options *opt, zi_lender *ret_lender)
         .owns = fake_owns,
         .usable = fake_usable,
         .trim = fake_trim,
+        .pieces = fake_pieces,
+        .leave_pool = fake_leave_pool,
+        .outside = fake_outside,
+        .come_back = fake_come_back,
         .cores = fake_cores,
         .stats = fake_stats,
         .message = fake_message,
@@ -531,6 +573,36 @@ out_and_in(void **state)
     zi_hook_free(p);
 }
 
+/* In the middle of a step what is held of the pool goes along, behind the rest in one file. */
+static void
+pool_goes_along(void **state)
+{
+    uint64_t out = 0;
+
+    (void)state;
+    zi_shim_step();
+    char *p = zi_hook_malloc(2 * MIB);
+    assert_true(in_pool(p));
+    memset(p, 3, 2 * MIB);
+    zi_shim_step();
+    char *q = zi_hook_malloc(3 * MIB);
+    memset(q, 4, 3 * MIB);
+    fake.piece = (zi_piece){fake.pool, 2 * MIB};
+    uint64_t charged = fake.charged;
+    expect_ok(zi_shim_move_out(NULL, &out));
+    assert_int_equal(charged + 2 * MIB, out);
+    assert_int_equal(0, fake.charged);
+    memset(fake.pool + 2 * MIB, 0, MIB);
+    assert_int_equal(3, p[2 * MIB - 1]);
+    expect_ok(zi_shim_move_in(NULL));
+    assert_int_equal(charged + 2 * MIB, fake.charged);
+    assert_int_equal(3, p[0]);
+    fake.piece.len = 0;
+    fake.charged -= 2 * MIB; /* the lender's own from now on */
+    zi_hook_free(p);
+    zi_hook_free(q);
+}
+
 /* No room to come back yet: it stays out, valid, and may be tried again. */
 static void
 refused_to_come_in(void **state)
@@ -704,6 +776,7 @@ main(void)
         T(errno_is_kept),
         T(forked_child),
         T(out_and_in),
+        T(pool_goes_along),
         T(refused_to_come_in),
         T(never_under_a_running_thread),
         T(no_place_to_go),
