@@ -1,26 +1,29 @@
 #!/usr/bin/python3
 """pytorch_share -- unmodified PyTorch scripts under zico against the same scripts without it.
 
-    pytorch_share.py [--parts solo,alone,mix,steady,limit,threads] [--mixes 2,2f,...] [--jobs 0,1,2,3]
+    pytorch_share.py [--parts solo,alone,steady,mix,limit,threads] [--mixes 2,2f,...] [--jobs 0,1,2,3]
                      [--rounds N] [--steps N] [--seconds N] [--threads 1,2] [--cores follow]
                      [--unmarked] [--results FILE] [--report]
 
-solo     step time under the hook over plain: both processes stay up and do a few steps in turn;
-         medians over --rounds (9 and more are wanted), page faults and switches beside them; rounds in
-         which the machine's cores moved (distance.py) are left out
+solo     step time under the hook over plain: both processes stay up and do --steps in turn, three times
+         a round; medians, page faults and switches beside them; turns in which the machine's cores
+         moved (distance.py) are left out
 alone    each script by itself, without zico, with one thread and with all cores
 mix      2, 3 and 4 scripts (MIXES below) whose solo peaks add up to 160 % of the budget: all at once without
          a limit (a core each), then under zico (--steady: these scripts repeat to the byte), from
          start to end; the kernel's figures beside the broker's; what jobs waited for
-steady   the same, but for --seconds after everybody's first steps: work done per time, where one
+steady   the same, but for --seconds once they are under way (SETTLE): work done per time, where one
          second of work is what a script does in a second alone with its best thread count.  One
          after the other is 1 by this measure.  All of it for each distance of the cores by itself
 limit    the same scripts without zico, each under its share of the same budget as ulimit -v:
          who dies
 threads  the mix of two with the default thread counts (all cores each), without and with zico
 
+solo comes first, then each round has alone and steady, so that what is compared is not far apart in time;
+mix, limit and threads are done once.  Some 40 minutes with the defaults, and a line for each figure.
 Every figure is a line of --results (default out/pytorch-share.jsonl, added to), so the parts may
-run at different times; --report prints the tables from that file (medians) and runs nothing.
+run at different times; --report prints the tables from that file (medians) and runs nothing.  The
+aims, and whether they were reached, are at the end.
 """
 import argparse
 import collections
@@ -76,6 +79,8 @@ MIXES = {
 
 
 WARM_STEPS = 4  # make buffers, teach the broker; not counted
+SETTLE = 20  # seconds after these: until then scripts still find out when to begin beside each other
+SOLO_TURNS = 3  # of each side in a round
 
 
 def words(job, steps=None):
@@ -296,7 +301,7 @@ def take_turns(args, job, threads, results):
         for side in (plain, under):
             side.go(WARM_STEPS)
         before = cpu_seconds(b.pid)
-        for i in range(args.rounds):
+        for i in range(SOLO_TURNS * args.rounds):
             got, apart = {}, [distance.cores_apart()]
             for name, side in ((("plain", plain), ("under", under))[::1 - 2 * (i % 2)]):
                 got[name] = side.go(args.steps)
@@ -314,30 +319,30 @@ def part_solo(args, results):
 
 
 def part_alone(args, results):
-    for _ in range(args.rounds):
-        for job in args.jobs:
-            for threads in args.threads:
-                others, begin = Others(), time.perf_counter()
-                with distance.Looks() as looks:
-                    script = Clocked(words(job), env(threads))
-                    script.reader.join()
-                    code = script.process.wait()
-                if code != 0:
-                    sys.exit(f"pytorch_share: {job.name} failed ({code})")
-                results.add(part="alone", job=job.name, threads=threads, seconds=time.perf_counter() - begin,
-                            others=others.cores(),
-                            stretches=rates_in([script], looks, script.ends[WARM_STEPS - 1], script.ends[-1]))
+    for job in args.jobs:
+        for threads in args.threads:
+            others, begin = Others(), time.perf_counter()
+            with distance.Looks() as looks:
+                script = Clocked(words(job), env(threads))
+                script.reader.join()
+                code = script.process.wait()
+            if code != 0:
+                sys.exit(f"pytorch_share: {job.name} failed ({code})")
+            results.add(part="alone", job=job.name, threads=threads, seconds=time.perf_counter() - begin,
+                        others=others.cores(),
+                        stretches=rates_in([script], looks, script.ends[WARM_STEPS - 1], script.ends[-1]))
 
 
 def peaks(results):
-    """The highest memory of each job by itself, from the solo part."""
-    found = {r["job"]: r["peak"] for part in ("solo", "peak") for r in results.of(part)}
+    """The highest memory of each job by itself, with all cores as when it is alone: from the solo part, if it was there."""
+    cores = os.cpu_count() or 1
+    found = {r["job"]: r["peak"] for r in results.of("solo") + results.of("peak") if r["threads"] == cores}
     for job in JOBS:
         if job.name not in found:
             with Broker(8192 * MIB) as b:
-                must(run_all([b.command(words(job, 4), "fixed:1")], [env(1)])[1])
+                must(run_all([b.command(words(job, 4), f"fixed:{cores}")], [env(cores)])[1])
                 found[job.name] = b.status()["peak_bytes"]
-            results.add(part="peak", job=job.name, peak=found[job.name])
+            results.add(part="peak", job=job.name, threads=cores, peak=found[job.name])
     found[AGAIN.name] = found[JOBS[0].name]
     return found
 
@@ -359,13 +364,12 @@ def import_only():
 
 
 def each_mix(args, results):
-    """Every mix in every round: its name, jobs, how many, the budget, threads for each of them."""
+    """Every mix: its name, jobs, how many, the budget, threads for each of them."""
     peak = peaks(results)
-    for _ in range(args.rounds):
-        for name in args.mixes:
-            mix = MIXES[name]
-            yield (name, mix, len(mix), budget_of(mix, peak),
-                   max(1, (os.cpu_count() or 1) // len(mix)))
+    for name in args.mixes:
+        mix = MIXES[name]
+        yield (name, mix, len(mix), budget_of(mix, peak),
+               max(1, (os.cpu_count() or 1) // len(mix)))
 
 
 def part_mix(args, results):
@@ -431,15 +435,16 @@ def rates_in(scripts, looks, begin, end):
 
 
 def rates(args, commands, environment, watch=None):
-    """Steps per second of each, all at once, once everybody has done WARM_STEPS.  Looking at memory costs 33 ms of a
+    """Steps per second of each, all at once, SETTLE seconds after everybody has done WARM_STEPS.  Looking at memory costs 33 ms of a
     core (the kernel counts pages one by one), so it is done afterwards, for a third of the time."""
     scripts, looks = [Clocked(c, environment) for c in commands], distance.Looks()
     try:
         await_all(scripts, lambda s: len(s.ends) > WARM_STEPS, watch)
+        begin = time.perf_counter() + SETTLE
+        await_all(scripts, lambda _: time.perf_counter() >= begin)
         if watch:
             watch.waits.clear()
             watch.looks = 0
-        begin = time.perf_counter()
         end = begin + args.seconds
         # to the last whole step of everybody, so that no part of one is guessed
         await_all(scripts, lambda s: s.ends[-1] >= end)
@@ -500,6 +505,17 @@ def part_threads(args, results):
                 follow=times["follow"])
 
 
+PARTS = {"solo": part_solo, "alone": part_alone, "steady": part_steady, "mix": part_mix, "limit": part_limit,
+         "threads": part_threads}
+
+
+def measure(args, results):
+    """What is compared with each other is taken in turn, round by round."""
+    for names, times in ((["solo"], 1), (["alone", "steady"], args.rounds), (["mix", "limit", "threads"], 1)):
+        for name in [n for n in names if n in args.parts] * times:
+            PARTS[name](args, results)
+
+
 # -- telling -------------------------------------------------------------------------------------------
 
 def median_of(rows, field):
@@ -517,6 +533,8 @@ def interval(values):
 
 
 def report_solo(results):
+    """The ratios that were found, with their names."""
+    found = []
     rows = [r for r in results.of("solo") if distance.is_same(r["apart"])]
     if rows:
         print("| script, threads | solo peak | step, plain | step, under zico | ratio (95 %) | rounds | faults a step "
@@ -534,6 +552,8 @@ def report_solo(results):
               f"{statistics.median(step['plain']) * 1e3:.0f} ms | {statistics.median(step['under']) * 1e3:.0f} ms | "
               f"{statistics.median(ratio):.3f} ({low:.3f} to {high:.3f}) | {len(mine)} | {used(0)} | {used(1)} | "
               f"{used(3, 1000)} ms | {mine[-1]['broker_cpu'] * 1e3:.1f} ms |")
+        found.append((f"{job}, {threads}", statistics.median(ratio)))
+    return found
 
 
 def with_again(of_job):
@@ -597,25 +617,31 @@ def best_steps(results, near):
 
 
 def show_mix_near(n, rows, solo, near):
-    """One line of the table of mixes, if everything was measured with the cores so far apart."""
+    """One line of the table of mixes, if everything was measured with the cores so far apart; the part of the gain
+    that was kept, of the better side if there is no gain to have, else None."""
     last, work = rows[-1], {}
     if not set(last["jobs"]) <= set(solo):
-        return
+        return None
     for side in ("free", "zico"):
         rate = rate_near([x for r in rows for x in r[side]], near)
         if not rate:
-            return
+            return None
         work[side] = [x * solo[job][0] for x, job in zip(rate, last["jobs"])]
     free, zico = sum(work["free"]), sum(work["zico"])
-    gain = f"{(zico - 1) / (free - 1):.2f}" if free >= 1.05 else f"none to have; {zico / max(1, free):.2f} of the better"
+    has_gain = free >= 1.05
+    kept = (zico - 1) / (free - 1) if has_gain else zico / max(1, free)
+    gain = f"{kept:.2f}" if has_gain else f"none to have; {kept:.2f} of the better"
     seconds = {side: sum(t for r in rows for ns, t, _ in r[side] if near[0] <= ns <= near[1]) for side in work}
     print(f"| {n} | {last['budget'] >> 20} MiB | {max(r['booked'] for r in rows) >> 20} MiB | "
           f"{max(r['kernel'] for r in rows) >> 20} MiB | {(last['budget'] + last['baseline']) >> 20} MiB | 1 | "
           f"{free:.2f} | {zico:.2f} | {gain} | {min(work['zico']) * len(work['zico']):.2f} | "
           f"{seconds['free']:.0f} and {seconds['zico']:.0f} s |")
+    return kept
 
 
 def report_steady(results):
+    """What was kept of the gains, with the mixes' names."""
+    found = []
     rows = results.of("steady")
     seen = [x for r in rows for side in ("free", "zico") for x in r[side]]
     seen += [x for r in results.of("alone") for x in r["stretches"]]
@@ -626,9 +652,12 @@ def report_steady(results):
         print("\n| scripts | budget | by the book | by the kernel | allowed | one after the other | no limit | zico "
               "| of the gain | slowest script, zico over its turn | measured |\n" + "| ---: " * 11 + "|")
         for n in sorted({r["n"] for r in rows}):
-            show_mix_near(n, [r for r in rows if r["n"] == n], solo, near)
+            kept = show_mix_near(n, [r for r in rows if r["n"] == n], solo, near)
+            if kept is not None:
+                found.append((f"{n}, {near[0]} ns", kept))
     for r in rows:
         print(f"  {r['n']}: {r['looks']} looks, waits {r['waits']}, cores {r['cores']}")
+    return found
 
 
 def report_rest(results):
@@ -644,33 +673,64 @@ def report_rest(results):
               f"{median_of(rows, 'follow'):.1f} s")
 
 
+def known(parser, option, text, allowed):
+    """A list of words with commas between them, each of which must be known."""
+    words_said, allowed = text.split(","), list(allowed)
+    for word in words_said:
+        if word not in allowed:
+            parser.error(f"--{option} {word}: not one of {', '.join(allowed)}")
+    return words_said
+
+
+def show_aim(aim, found, is_met):
+    """found: (name, figure); nothing is said of what was not measured."""
+    missed = [f"{name} {figure:.2f}" for name, figure in found if not is_met(figure)]
+    if found:
+        print(f"  {aim}: " + ("MISSED by " + "; ".join(missed) if missed else f"reached by all {len(found)}"))
+
+
+def report_aims(results, solo, kept):
+    mixes = results.of("mix") + results.of("steady")
+    dead = results.of("limit")
+    print("\naims:")
+    show_aim("a step alone under the hook at most 1.01 of plain", solo, lambda x: x <= 1.01)
+    show_aim("at least 0.9 of the gain without a limit", kept, lambda x: x >= 0.9)
+    show_aim("by the book never over the budget", [(r["n"], r["booked"] / r["budget"]) for r in mixes],
+             lambda x: x <= 1)
+    show_aim("by the kernel never over budget and baselines",
+             [(r["n"], r["kernel"] / (r["budget"] + r["baseline"])) for r in mixes], lambda x: x <= 1)
+    show_aim("without zico, under the same limit, somebody dies (scripts that do)",
+             [(n, sum(r["code"] != 0 for r in dead if r["n"] == n)) for n in sorted({r["n"] for r in dead})],
+             lambda x: x >= 1)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    p.add_argument("--rounds", type=int, default=1)
-    p.add_argument("--steps", type=int, default=3, help="a turn of the solo part")
-    p.add_argument("--seconds", type=float, default=30, help="of the steady part, each side")
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--steps", type=int, default=1, help="a turn of the solo part")
+    p.add_argument("--seconds", type=float, default=24, help="of the steady part, each side")
     p.add_argument("--unmarked", action="store_true", help="solo: scripts whose steps nobody marks")
     p.add_argument("--cores", default="follow", help="of zico's side: follow or fixed:N")
     p.add_argument("--threads", default="1,2")
-    p.add_argument("--mixes", default=",".join(MIXES))
+    p.add_argument("--mixes", default="2,2f,3,4")
     p.add_argument("--jobs", default="0,1,2,3")
-    p.add_argument("--parts", default="solo,alone,mix,steady,limit,threads")
+    p.add_argument("--parts", default=",".join(PARTS))
     p.add_argument("--results", default=os.path.join(SOURCE, "out/pytorch-share.jsonl"))
     p.add_argument("--report", action="store_true")
     args = p.parse_args()
     args.threads = [int(n) for n in args.threads.split(",")]
-    args.mixes = args.mixes.split(",")
-    args.jobs = [JOBS[int(i)] for i in args.jobs.split(",")]
+    args.mixes = known(p, "mixes", args.mixes, MIXES)
+    args.parts = known(p, "parts", args.parts, PARTS)
+    args.jobs = [JOBS[int(i)] for i in known(p, "jobs", args.jobs, map(str, range(len(JOBS))))]
     results = Results(os.path.abspath(args.results))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("pytorch_share: ended by a signal"))
     if not args.report:
-        for part in args.parts.split(","):
-            {"solo": part_solo, "alone": part_alone, "mix": part_mix, "steady": part_steady,
-             "limit": part_limit, "threads": part_threads}[part](args, results)
-    report_solo(results)
+        measure(args, results)
+    solo = report_solo(results)
     report_mix(results)
-    report_steady(results)
+    kept = report_steady(results)
     report_rest(results)
+    report_aims(results, solo, kept)
 
 
 if __name__ == "__main__":

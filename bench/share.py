@@ -29,10 +29,10 @@ at the blocks of the pool's memfd every 20 ms, plus what the jobs charged.  How 
 is recorded with each leg; legs with more than 0.15 cores of foreign load are left out.
 
 A virtual machine's cores move about the real ones: at times they share a cache, at times they do not,
-and then a network that has both is half as slow again, while two with one each are not.  So every
-second bench/cores_apart measures how far apart they are.  Of a leg in which that changed only the longest
-stretch counts, if it is long enough, and a leg is compared with the temporal legs of its run in which the
-cores were as far apart.
+and then a network that has both is half as slow again, while two with one each are not.  So twice a
+second and more bench/cores_apart measures how far apart they are.  Of a leg in which that changed only the
+stretches count in which they were where they were for longest, if that is long enough, and a leg is compared
+with the temporal legs of its run in which the cores were as far apart.
 """
 import argparse
 import json
@@ -88,6 +88,8 @@ LEGS = {"temporal": ("temporal", None), "spatial": ("spatial", 130),
 APART = {"hold-65": {"ZICO_HOLD": "step"}, "whole-65": {"ZICO_CORES": f"fixed:{os.cpu_count()}"}}
 ORDER = [*LEGS, *APART]
 WARM = 4  # steps of each job before the first round
+LOOK = 0.4  # seconds from one look at the cores' distance to the next; each takes 3 ms
+LEAST_STRETCH = 1.0  # seconds of a stretch with the cores where they are that count
 SETTLE = 0.8  # seconds at the beginning of a leg that are not counted
 JUDGED = 1.15  # gains are judged on mixes that gain so much without a limit
 QUIET = 0.15  # cores that others may use while we measure
@@ -163,10 +165,16 @@ def best_cores(name):
     return ["--threads", "1"] if one <= all_cores else []
 
 
-def longest_stretch(looks):
-    """Of (time, distance of the cores): the longest in which they stayed, or all if none is long enough."""
-    best = max(distance.stretches(looks), key=distance.length)
-    return best if distance.length(best) >= distance.STRETCH else looks
+def alike(stretch, others):
+    return [t for t in others if distance.is_same([ns for _, ns in stretch + t])]
+
+
+def still_times(looks):
+    """Of (time, distance of the cores): the stretches in which they were where they were for longest; all of the time
+    if that is too little."""
+    kept = [s for s in distance.stretches(looks) if distance.length(s) >= LEAST_STRETCH]
+    best = max((alike(s, kept) for s in kept), key=lambda found: sum(map(distance.length, found)), default=[])
+    return best if sum(map(distance.length, best)) >= distance.STRETCH else [looks]
 
 
 class Job:
@@ -194,8 +202,8 @@ class Job:
                 self.kernels.append((said["begin_ns"] / 1e9, (said["begin_ns"] + said["device_ns"]) / 1e9))
         self.bad = self.process.stderr.read()
 
-    def rate(self, begin, end):
-        return steps_between(self.ends, begin, end) / (end - begin)
+    def steps(self, begin, end):
+        return steps_between(self.ends, begin, end)
 
 
 class Run:
@@ -248,27 +256,28 @@ class Run:
         used, own = cpu_used(), cpu_of(pids)
         looks = [(begin, distance.cores_apart())]
         while (left := end - time.monotonic()) > 0 or len(looks) < 2:
-            time.sleep(min(1, max(0.1, left)))
+            time.sleep(min(LOOK, max(0.1, left)))
             looks.append((time.monotonic(), distance.cores_apart()))
         end, after = time.monotonic(), status(self.socket)
-        still = longest_stretch(looks)
+        still = still_times(looks)
         others = (cpu_used() - used - (cpu_of(pids) - own)) / (end - begin)
         steps = sum(sum(1 for x in j.ends if begin < x <= end) for j in self.jobs)
         changed = field(after, "exchanged_bytes") - field(before, "exchanged_bytes")
         within = [[d for x, d in zip(j.ends, j.device) if begin < x <= end] for j in self.jobs]
         return {
-            "still": (still[0][0], still[-1][0]),
+            "still": [(s[0][0], s[-1][0]) for s in still],
             "between_us": self.between(begin, end) * 1e6,
             "exchanged": changed / max(steps, 1),
             "device": [statistics.median(d) if d else 0 for d in within],
             "kernel_peak": self.peak() + field(after, "private_bytes"),
             "others": others,
-            "apart_ns": [min(ns for _, ns in still), max(ns for _, ns in still)],
+            "apart_ns": [min(ns for s in still for _, ns in s), max(ns for s in still for _, ns in s)],
             "p99_us": field(after, "decide_p99_ns") / 1e3,
         }
 
-    def rates(self, begin, end):
-        return [j.rate(begin, end) for j in self.jobs]
+    def rates(self, times):
+        total = sum(end - begin for begin, end in times)
+        return [sum(j.steps(*t) for t in times) / total for j in self.jobs]
 
     def between(self, begin, end):
         """Median time from a step's last kernel to the next step's first; negative beside each other."""
@@ -345,7 +354,7 @@ def run_legs(names, budget, legs, seconds, rounds, env, keep):
             for j in r.jobs:
                 if j.process.poll() is not None:
                     raise RuntimeError(f"{j.name} ended: {j.bad}")
-            seen["rate"] = r.rates(*seen.pop("still"))
+            seen["rate"] = r.rates(seen.pop("still"))
             if number >= len(legs):  # the first round is not counted
                 keep(legs[number % len(legs)], seen)
 
