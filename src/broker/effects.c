@@ -187,8 +187,19 @@ tell_go(zi_broker *b, zi_peer *p, const zi_effect *e)
     m->step_seq = 0;
     zi_effects_log_step(b, "go", e->job, e->value);
     if (!p) return;
-    zi_peer_compose(b, ZI_MSG_GO, seq)->go.cores = (uint32_t)e->value;
+    zi_msg_go *go = &zi_peer_compose(b, ZI_MSG_GO, seq)->go;
+    go->cores = (uint32_t)e->value;
+    go->first_core = e->first_core;
     zi_peer_send(b, p, false);
+}
+
+static void
+tell_cores(zi_broker *b, const zi_effect *e)
+{
+    zi_msg_cores *m = &zi_peer_compose(b, ZI_MSG_CORES, 0)->cores;
+
+    m->cores = (uint32_t)e->value;
+    m->first_core = e->first_core;
 }
 
 static void
@@ -225,7 +236,7 @@ carry_out(zi_broker *b, const zi_effect *e)
         tell_wait(b, p, e);
         return;
     case ZI_EFFECT_CORES:
-        zi_peer_compose(b, ZI_MSG_CORES, 0)->cores.cores = (uint32_t)e->value;
+        tell_cores(b, e);
         break;
     case ZI_EFFECT_RECALL:
         zi_peer_compose(b, ZI_MSG_RECALL, 0)->recall.n_regions = (uint32_t)e->value;

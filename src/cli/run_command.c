@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,6 +111,17 @@ preload(void)
     return 0;
 }
 
+/* Programs that are started from within a step of this one know that they may have them back. */
+static void
+put_whole(void)
+{
+    cpu_set_t set;
+    bool      whole = sched_getaffinity(0, sizeof set, &set) == 0 &&
+                 CPU_COUNT(&set) == sysconf(_SC_NPROCESSORS_ONLN);
+
+    put(ZI_ENV_WHOLE, whole ? "1" : "0");
+}
+
 static const char *const thread_variables[] = {"OMP_NUM_THREADS", "MKL_NUM_THREADS",
                                                "OPENBLAS_NUM_THREADS",
                                                "NUMEXPR_NUM_THREADS"};
@@ -133,6 +145,7 @@ set_threads(const char *asked)
     } else
         put(ZI_ENV_CORES, asked ? asked : "follow");
     zi_cli_calm_environment();
+    put_whole();
     if (mode == ZI_CORES_OWN) return 0;
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     snprintf(text, sizeof text, "%ld", mode == ZI_CORES_FIXED ? (long)n : online);

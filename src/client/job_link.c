@@ -187,12 +187,16 @@ dispatch(zi_session *s, const zi_msg *m)
         take_wait(s, m->seq, &m->wait);
         break;
     case ZI_MSG_GO:
+        s->first_core = m->go.first_core;
         if (m->go.cores) s->cores = m->go.cores;
         p = *find_pending(s, m->seq);
         if (p) answer(s, p, ZICO_OK);
         break;
     case ZI_MSG_CORES:
+        s->first_core = m->cores.first_core;
         s->cores = m->cores.cores;
+        if (!(s->opt.features & ZI_FEATURE_NATIVE))
+            zi_keeper_wake(s); /* it tells watchers */
         break;
     case ZI_MSG_SUSPEND:
         s->suspend_asked = true;

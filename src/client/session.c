@@ -262,6 +262,16 @@ zi_session_cores(zi_session *s)
     return atomic_load_explicit(&s->cores, memory_order_relaxed);
 }
 
+unsigned
+zi_session_place(zi_session *s, unsigned *ret_first)
+{
+    pthread_mutex_lock(&s->mu);
+    unsigned n = s->state == ZI_LINK_JOINED ? s->cores : 0;
+    *ret_first = s->first_core;
+    pthread_mutex_unlock(&s->mu);
+    return n;
+}
+
 zi_device *
 zi_session_device(zi_session *s)
 {

@@ -65,6 +65,8 @@ size_t zi_shim_usable(const void *p);
 
 bool zi_shim_observing(void);
 
+/* The broker may have given us other cores.  On the session's thread. */
+void zi_shim_heard(void);
 /* Others wait for memory: what a program without steps keeps for its own reuse goes back, and for a
  * while little is kept.  On the session's thread. */
 void zi_shim_recall(void);

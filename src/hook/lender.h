@@ -41,6 +41,7 @@ typedef struct zi_lender {
     uint64_t (*come_back)(void *self);
 
     unsigned (*cores)(void *self);
+    unsigned (*place)(void *self, unsigned *ret_first); /* as zi_session_place */
     void (*stats)(void *self, zico_stats *ret_stats);
     size_t (*message)(void *self, char *buf, size_t cap);
 } zi_lender;

@@ -23,6 +23,7 @@ static void
 join_wake(void *user, bool recall)
 {
     (void)user;
+    zi_shim_heard();
     if (recall) zi_shim_recall();
 }
 
@@ -113,6 +114,12 @@ join_cores(void *self)
     return zi_session_cores(((joined *)self)->session);
 }
 
+static unsigned
+join_place(void *self, unsigned *ret_first)
+{
+    return zi_session_place(((joined *)self)->session, ret_first);
+}
+
 static void
 join_stats(void *self, zico_stats *ret_stats)
 {
@@ -172,6 +179,7 @@ zi_lender_join(const zi_hook_options *opt, zi_lender *ret_lender)
         .outside = join_outside,
         .come_back = join_come_back,
         .cores = join_cores,
+        .place = join_place,
         .stats = join_stats,
         .message = join_message,
     };

@@ -15,6 +15,7 @@
 #include "hook/away.h"
 #include "hook/extent.h"
 #include "hook/observe.h"
+#include "hook/places.h"
 #include "hook/predict.h"
 #include "hook/threads.h"
 #include "hook/weigh.h"
@@ -26,6 +27,7 @@
 #define KEEP_CACHE_NS  100000000u  /* a wait in a step that is not worth charging anew */
 #define FRUGAL_NS      5000000000u /* after the broker has asked for idle memory */
 #define WEIGH_TAKES    32u /* large blocks of a step between two looks at the small ones */
+#define TEAM_STEPS     32u /* between two looks at who is in OpenMP's team */
 #define ASIDE_MAX      16u /* times that a step gives way, before it is refused memory */
 
 typedef enum phase { PHASE_SETUP, PHASE_ARMED, PHASE_IN_STEP } phase;
@@ -56,6 +58,7 @@ static struct {
     uint64_t   most_bytes, stretch_bytes; /* live at most; taken in this stretch */
     uint32_t   n_aside;                   /* times in this step; training thread */
     zi_threads threads;                   /* training thread */
+    zi_places  places;
 } shim = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* The guard; its address also names the thread. */
@@ -87,6 +90,7 @@ poisoned(const char *file, int line, const char *func, const char *expr)
 {
     (void)func;
     pass_everything();
+    zi_places_end(&shim.places);
     if (!atomic_exchange(&shim.said, true))
         zi_log(ZI_LOG_ERROR, "%s:%d: '%s' does not hold; zico stays out from here on",
                file, line, expr);
@@ -111,6 +115,7 @@ become_child(void)
 {
     atomic_store(&shim.child, true);
     pass_everything();
+    zi_places_child(&shim.places);
     zi_observe_close(true);
 }
 
@@ -150,6 +155,8 @@ zi_shim_start(const zi_os *os, const zi_hook_options *opt, zi_lender_join_fn *jo
         zi_hot_state.lo = (uintptr_t)shim.extents.base;
         zi_hot_state.span = shim.extents.span;
     }
+    if (opt->mode == ZI_HOOK_JOIN && opt->core_mode == ZI_CORES_FOLLOW)
+        zi_places_open(&shim.places, opt->whole);
     shim.join_fn = join;
     if (!shim.atfork) pthread_atfork(fork_prepare, fork_parent, fork_child);
     shim.atfork = true;
@@ -173,6 +180,8 @@ zi_shim_stop(void)
     memset(&shim.stats, 0, sizeof shim.stats);
     shim.weight = (zi_weight){0};
     shim.threads = (zi_threads){0};
+    zi_places_end(&shim.places);
+    shim.places.on = false;
     shim.most_bytes = shim.stretch_bytes = 0;
     atomic_store(&shim.frugal_ns, 0);
     atomic_store(&shim.join, JOIN_NOT_YET);
@@ -497,6 +506,38 @@ is_trainer(void)
     return atomic_load_explicit(&shim.trainer, memory_order_relaxed) == &inside;
 }
 
+/* The broker may change its word in the middle of a step, as others begin, end and wait.  Threads go
+ * where it says at once (zi_shim_heard); how many there are is settled at the step's end. */
+static void
+hear_cores(void)
+{
+    if (shim.opt.core_mode == ZI_CORES_FOLLOW)
+        zi_threads_hear(&shim.threads, (int)shim.lender.cores(shim.lender.self),
+                        shim.os->now_ns(shim.os));
+}
+
+static void
+begin_places(void)
+{
+    unsigned first, n = shim.lender.place(shim.lender.self, &first);
+    zi_places_begin(&shim.places, first, n);
+}
+
+void
+zi_shim_heard(void)
+{
+    unsigned first, n, again_first, again;
+
+    if (atomic_load(&shim.child) || atomic_load(&shim.join) != JOIN_DONE) return;
+    again = shim.lender.place(shim.lender.self, &again_first);
+    do { /* it may change again before we have done as it says */
+        first = again_first;
+        n = again;
+        zi_places_keep(&shim.places, first, n);
+        again = shim.lender.place(shim.lender.self, &again_first);
+    } while (again != n || again_first != first);
+}
+
 /* The broker says when.  The cache and what the arena holds go back before the wait. */
 static zico_status
 begin_step(void)
@@ -505,6 +546,8 @@ begin_step(void)
     if (st < 0 && st != ZICO_E_STATE) return st;
     shim.n_aside = 0;
     atomic_store(&shim.phase, PHASE_IN_STEP);
+    begin_places();
+    hear_cores();
     return ZICO_OK;
 }
 
@@ -520,16 +563,6 @@ take_placed(size_t size, size_t align, bool zero, uint32_t key, zi_fate fate, vo
         if (is_refusal(st)) return refused(size, st);
     }
     return take_private(size, align, zero, key, ret);
-}
-
-/* The broker may change its word in the middle of a step, as others begin, end and wait; it is
- * followed at the step's end. */
-static void
-hear_cores(void)
-{
-    if (shim.opt.core_mode == ZI_CORES_FOLLOW)
-        zi_threads_hear(&shim.threads, (int)shim.lender.cores(shim.lender.self),
-                        shim.os->now_ns(shim.os));
 }
 
 static zi_taken
@@ -761,6 +794,7 @@ step_aside(void)
     trim_cache(0);
     shim.lender.step_end(shim.lender.self);
     zico_status st = shim.lender.step_begin(shim.lender.self, shim.opt.max_wait_ns);
+    begin_places();
     __atomic_fetch_add(&shim.stats.n_asides, 1, __ATOMIC_RELAXED);
     return st >= 0;
 }
@@ -785,6 +819,19 @@ begin_training(void)
     atomic_store(&shim.trainer, &inside);
 }
 
+/* Between two steps: as many threads as it had cores, each of them known. */
+static void
+settle_threads(void)
+{
+    int team[ZI_PLACES_TEAM_MAX];
+
+    zi_places_end(&shim.places);
+    bool changed = zi_threads_use(&shim.threads, shim.os->now_ns(shim.os));
+    if (!shim.places.on || (!changed && shim.stats.n_steps % TEAM_STEPS != 1)) return;
+    zi_places_team(&shim.places, team,
+                   zi_threads_team(&shim.threads, team, ZI_PLACES_TEAM_MAX));
+}
+
 static void
 end_of_step(void)
 {
@@ -802,7 +849,7 @@ end_of_step(void)
     trim_cache(CACHE_IDLE);
     weigh();
     hear_cores();
-    zi_threads_use(&shim.threads, shim.os->now_ns(shim.os));
+    settle_threads();
     if (in_step) shim.lender.step_end(shim.lender.self);
 }
 

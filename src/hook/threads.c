@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define PATH_CAP 512u
 
@@ -48,6 +50,15 @@ look_up(void *library, const char *name, void *ret_function)
     return p != NULL;
 }
 
+/* All of it, or none. */
+static void
+add_team(zi_threads *t, void *library)
+{
+    if (look_up(library, "omp_in_parallel", &t->inside) &&
+        look_up(library, "omp_get_thread_num", &t->number))
+        (void)look_up(library, "GOMP_parallel", &t->parallel);
+}
+
 static void
 add_library(zi_threads *t, void *library)
 {
@@ -59,7 +70,7 @@ add_library(zi_threads *t, void *library)
         if (!known) t->set[t->n_set++] = set;
     }
     if (!t->count && look_up(library, "omp_get_max_threads", &t->count))
-        (void)look_up(library, "omp_in_parallel", &t->inside);
+        add_team(t, library);
 }
 
 void
@@ -80,22 +91,65 @@ void
 zi_threads_hear(zi_threads *t, int n, uint64_t now_ns)
 {
     if (n <= 0 || n == t->heard) return;
+    if (t->heard)
+        t->core_ns += t->heard * (double)(now_ns - t->heard_ns);
+    else
+        t->begin_ns = now_ns;
     t->heard = n;
-    t->since_ns = now_ns;
+    t->heard_ns = now_ns;
 }
 
-void
+/* Of the step that ends now, rounded up beyond an eighth. */
+static int
+mean_cores(const zi_threads *t, uint64_t now_ns)
+{
+    if (now_ns <= t->begin_ns) return t->heard;
+    double sum = t->core_ns + t->heard * (double)(now_ns - t->heard_ns);
+    return (int)(sum / (double)(now_ns - t->begin_ns) + 0.875);
+}
+
+bool
 zi_threads_use(zi_threads *t, uint64_t now_ns)
 {
-    const int n = t->heard;
+    const int n = t->heard ? mean_cores(t, now_ns) : 0;
 
-    if (n == 0 || n == t->told || t->own || t->n_set == 0) return;
-    if (t->told && n > t->told && now_ns < t->since_ns + ZI_THREADS_CALM_NS) return;
-    if (t->inside && t->inside()) return;
+    t->heard = 0;
+    t->core_ns = 0;
+    if (n == 0 || n == t->told || t->own || t->n_set == 0) return false;
+    if (t->inside && t->inside()) return false;
     if (t->told && t->count && t->count() != t->told) {
         t->own = true;
-        return;
+        return false;
     }
     for (unsigned i = 0; i < t->n_set; i++) t->set[i](n);
     t->told = n;
+    return true;
+}
+
+/* -- the team ------------------------------------------------------------------------------ */
+
+typedef struct roll {
+    const zi_threads *threads;
+    int              *tid;
+    unsigned          cap;
+} roll;
+
+static void
+answer_roll(void *arg)
+{
+    const roll *r = arg;
+    unsigned    k = (unsigned)r->threads->number();
+
+    if (k < r->cap) r->tid[k] = (int)syscall(SYS_gettid);
+}
+
+unsigned
+zi_threads_team(const zi_threads *t, int *ret_tid, unsigned cap)
+{
+    if (!t->parallel || !t->number || !t->count || t->inside()) return 0;
+    unsigned n = (unsigned)t->count();
+    if (n > cap) return 0;
+    for (unsigned k = 0; k < n; k++) ret_tid[k] = 0;
+    t->parallel(answer_roll, &(roll){t, ret_tid, cap}, n, 0);
+    return n;
 }

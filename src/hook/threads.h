@@ -20,24 +20,31 @@ typedef struct zi_threads {
     unsigned n_set;
     int (*count)(void);  /* OpenMP's number, of the calling thread; NULL: no OpenMP */
     int (*inside)(void); /* is it in a parallel piece?                              */
-    int      told;       /* what we have set last; 0: nothing yet                   */
-    int      heard;      /* the broker's last word ...                              */
-    uint64_t since_ns;   /* ... since then                                          */
-    bool     own;        /* the program has chosen a number itself                  */
+    int (*number)(void); /* of the calling thread in its team                       */
+    void (*parallel)(void (*work)(void *), void *arg, unsigned n, unsigned flags);
+    int      told;  /* what we have set last; 0: nothing yet                   */
+    int      heard; /* the broker's last word; 0: none in this step            */
+    uint64_t begin_ns, heard_ns; /* of the step, of that word                       */
+    double   core_ns; /* cores x time of the step before it                      */
+    bool     own;     /* the program has chosen a number itself                  */
 } zi_threads;
 
 /* Look for the libraries among those that are loaded.  Takes the loader's lock: not from within
  * an allocation. */
 void zi_threads_find(zi_threads *t);
 
-/* The broker's word, at any time; 0 says nothing. */
+/* The broker's word, at any time inside a step; the first one begins it.  0 says nothing. */
 void zi_threads_hear(zi_threads *t, int n, uint64_t now_ns);
 
-/* Let them use as many threads as was heard last, unless the program has set another number since we
- * did: fewer at once, more when that was so for ZI_THREADS_CALM_NS.  Others pause for a moment
- * between their steps, and a thread that was woken for that moment spins long after it.  Between
- * steps, by the thread that computes; inside a parallel piece nothing happens. */
-#define ZI_THREADS_CALM_NS 20000000u
-void zi_threads_use(zi_threads *t, uint64_t now_ns);
+/* The step is over.  Let them use as many threads in the next one as it had cores on average, unless the
+ * program has set another number since we did.  A part of a core counts as one from an eighth on:
+ * others pause for a moment between their steps, and a thread for those moments is a thread too many.
+ * Between steps, by the thread that computes; inside a parallel piece nothing happens.  True: the
+ * number has changed. */
+bool zi_threads_use(zi_threads *t, uint64_t now_ns);
+
+/* Who computes: the kernel's numbers of OpenMP's threads in their order, beginning with the caller; 0 if there is
+ * no team.  Between steps, by the thread that computes. */
+unsigned zi_threads_team(const zi_threads *t, int *ret_tid, unsigned cap);
 
 #endif /* ZI_HOOK_THREADS_H */

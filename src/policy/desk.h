@@ -82,6 +82,7 @@ typedef struct zi_effect {
     uint32_t        position;
     zi_job_id       behind;
     uint64_t        value;
+    uint32_t        first_core; /* GO, CORES: of `value` cores in a row */
     uint64_t        asked_bytes;
     uint64_t        had_bytes;
     zi_hold         hold;

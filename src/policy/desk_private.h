@@ -2,6 +2,7 @@
  *
  *   desk.c          jobs come, go, are limited, paused, adopted; looking
  *   desk_steps.c    steps: asking, going, ending, learning alone
+ *   desk_cores.c    how many cores a job has, and which
  *   desk_claims.c   claims, room, the banker's table
  *   desk_queue.c    requests: asking, judging, serving in order, raising
  *   desk_ladder.c   when waiting is not enough: recall, suspend, refuse
@@ -88,6 +89,7 @@ typedef struct zi_desk_row {
     uint64_t step_waited_ns; /* waited_ns when the step began */
     uint64_t exchanged_bytes;
     int64_t  lane;
+    uint32_t first_core; /* of those that it was told last */
 } zi_desk_row;
 
 typedef struct zi_desk_stored { /* an effect whose runs lie in d->runs */
@@ -167,6 +169,12 @@ void zi_desk_emit(zi_desk *d, const zi_effect *e, const zi_grant *grant);
 void zi_desk_emit_punches(zi_desk *d); /* those of d->grant, if any */
 void zi_desk_deny(zi_desk *d, zi_job_id job, uint32_t seq, zico_status why,
                   uint64_t asked_bytes, uint64_t had_bytes, zi_hold hold);
+
+/* -- desk_cores.c ------------------------------------------------------------------------ */
+/* The policy's word; a job inside a step is told at once if it can be. */
+void zi_desk_set_cores(zi_desk *d, zi_job_view *v, uint64_t cores);
+/* Chooses its first core, for as many as it has now. */
+void zi_desk_place(zi_desk *d, const zi_job_view *v);
 
 /* -- desk_claims.c ----------------------------------------------------------------------- */
 /* Brings views and sums up to date with the ledger. */

@@ -27,27 +27,6 @@ zi_desk_post(zi_desk *d, zi_event_kind kind, zi_job_id job, int64_t delta_bytes,
 /* -- answers ------------------------------------------------------------------------------ */
 
 static void
-set_cores(zi_desk *d, zi_job_view *v, uint64_t cores)
-{
-    if (v->core_mode != ZI_CORES_FOLLOW) return;
-    if (cores < 1) cores = 1;
-    if (cores > d->n_cores) cores = d->n_cores;
-    if (v->cores == cores) return;
-    if (d->row[v->id].in_step) {
-        if (!v->told_in_step || zi_desk_reserve(d) < 0)
-            return; /* told with its next GO */
-        zi_desk_emit(d,
-                     &(zi_effect){.kind = ZI_EFFECT_CORES,
-                                  .job = v->id,
-                                  .behind = ZI_JOB_NONE,
-                                  .value = cores},
-                     NULL);
-        if (cores < d->n_cores) d->row[v->id].all_cores = false;
-    }
-    v->cores = (uint32_t)cores;
-}
-
-static void
 set_reason(zi_desk *d, zi_job_view *v, const zi_answer *a)
 {
     zi_desk_row *j = &d->row[v->id];
@@ -74,7 +53,7 @@ carry_out(zi_desk *d, const zi_answer *a)
     case ZI_ANSWER_GO:
         return zi_desk_go(d, v->id);
     case ZI_ANSWER_CORES:
-        set_cores(d, v, a->value);
+        zi_desk_set_cores(d, v, a->value);
         return false;
     case ZI_ANSWER_SUSPEND:
         zi_desk_suspend(d, v->id);

@@ -166,6 +166,7 @@ zi_desk_go(zi_desk *d, zi_job_id job)
     zi_job_id    behind;
 
     if (!j->asked || zi_desk_may_go(d, job, &behind) != ZI_REASON_NONE) return false;
+    zi_desk_place(d, v);
     if (zi_desk_reserve(d) < 0) return false;
 
     for (size_t i = 0; i < d->n_jobs; i++) d->row[d->job[i].id].alone = false;
@@ -194,7 +195,8 @@ zi_desk_go(zi_desk *d, zi_job_id job)
                               .job = job,
                               .seq = j->step_seq,
                               .behind = ZI_JOB_NONE,
-                              .value = v->cores},
+                              .value = v->cores,
+                              .first_core = j->first_core},
                  NULL);
     zi_desk_post(d, ZI_EVENT_STEP_BEGAN, job, 0, 0);
     zi_desk_refresh(d);

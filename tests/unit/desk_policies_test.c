@@ -309,10 +309,49 @@ kept_memory_is_recalled(void **state)
     close_office(&o);
 }
 
+/* Each of several inside steps has cores of its own, and stays on them when others come and go. */
+static void
+cores_of_its_own(void **state)
+{
+    office          o = {.now = 1 * S};
+    zi_desk_options opt = {.shape = {R, 64, 64 * R}, .n_cores = 6, .policy = "spatial"};
+    zi_job_id       job[3];
+
+    (void)state;
+    expect_ok(zi_desk_new(&opt, &o.d));
+    for (int i = 0; i < 3; i++) job[i] = join(&o, 4);
+    assert_true(begin(&o, job[0], 0));
+    said go = o.last[job[0]][ZI_EFFECT_GO];
+    assert_int_equal(6, go.e.value);
+    assert_int_equal(0, go.e.first_core);
+    assert_true(begin(&o, job[1], 0));
+    said a = heard(&o, job[0], ZI_EFFECT_CORES), b = o.last[job[1]][ZI_EFFECT_GO];
+    assert_true(a.e.value == 3 && b.e.value == 3);
+    assert_int_equal(3, a.e.first_core + b.e.first_core); /* one half each */
+    assert_true(begin(&o, job[2], 0));
+    said c = o.last[job[2]][ZI_EFFECT_GO];
+    a = heard(&o, job[0], ZI_EFFECT_CORES);
+    b = heard(&o, job[1], ZI_EFFECT_CORES);
+    uint32_t on[6] = {0};
+    for (uint32_t i = 0; i < 2; i++) {
+        on[a.e.first_core + i]++;
+        on[b.e.first_core + i]++;
+        on[c.e.first_core + i]++;
+    }
+    for (int i = 0; i < 6; i++) assert_int_equal(1, on[i]);
+    end(&o, job[1], 0);
+    a = heard(&o, job[0], ZI_EFFECT_CORES);
+    c = heard(&o, job[2], ZI_EFFECT_CORES);
+    assert_true(a.e.value == 3 && c.e.value == 3);
+    assert_int_equal(3, a.e.first_core + c.e.first_core);
+    close_office(&o);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cores_of_its_own),
         cmocka_unit_test(lane_moves_at_the_boundary),
         cmocka_unit_test(killed_while_its_lane_moves),
         cmocka_unit_test(killed_in_the_lane_that_moves),

@@ -137,6 +137,14 @@ fake_come_back(void *self)
 }
 
 static unsigned
+fake_place(void *self, unsigned *ret_first)
+{
+    (void)self;
+    *ret_first = 0;
+    return 0;
+}
+
+static unsigned
 fake_cores(void *self)
 {
     (void)self;
@@ -177,6 +185,7 @@ fake_join(const zi_hook_options *opt, zi_lender *ret_lender)
         .outside = fake_outside,
         .come_back = fake_come_back,
         .cores = fake_cores,
+        .place = fake_place,
         .stats = fake_stats,
         .message = fake_message,
     };

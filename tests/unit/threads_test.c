@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <string.h>
+#include <unistd.h>
 
 static void *
 symbol(const char *name)
@@ -17,11 +18,12 @@ symbol(const char *name)
     return p;
 }
 
-static void
+/* A step with so many cores from its beginning to its end. */
+static bool
 use(zi_threads *t, int n, uint64_t now_ns)
 {
     zi_threads_hear(t, n, now_ns);
-    zi_threads_use(t, now_ns);
+    return zi_threads_use(t, now_ns + 1);
 }
 
 static zi_threads
@@ -51,49 +53,50 @@ is_told(void **state)
     assert_int_equal(1, t.count());
 }
 
-/* Fewer at once; more only when the word was the same for a while, as others pause briefly. */
+/* As many as it had cores on average: a part of one counts from an eighth of the step on. */
 static void
-not_for_a_moment(void **state)
+mean_of_the_step(void **state)
 {
     zi_threads t = found();
-    uint64_t   now = 1, calm = ZI_THREADS_CALM_NS;
 
     (void)state;
-    use(&t, 1, now);
-    use(&t, 2, now);
-    use(&t, 2, now + calm - 1);
+    zi_threads_hear(&t, 1, 1000);
+    zi_threads_hear(&t, 4, 1100); /* for a tenth of a tenth */
+    zi_threads_hear(&t, 1, 1110);
+    assert_true(zi_threads_use(&t, 2000));
     assert_int_equal(1, t.count());
-    use(&t, 1, now + calm - 1); /* the pause was short */
-    use(&t, 2, now + calm);
-    assert_int_equal(1, t.count());
-    use(&t, 2, now + 2 * calm);
+    zi_threads_hear(&t, 1, 3000);
+    zi_threads_hear(&t, 2, 3500);
+    assert_int_equal(1, t.count()); /* nothing in the middle of a step */
+    assert_true(zi_threads_use(&t, 4000));
     assert_int_equal(2, t.count());
-    use(&t, 1, now + 2 * calm);
+    zi_threads_hear(&t, 2, 5000);
+    zi_threads_hear(&t, 1, 5100);
+    assert_true(zi_threads_use(&t, 6000));
     assert_int_equal(1, t.count());
+    assert_false(zi_threads_use(&t, 7000)); /* nothing was heard in this one */
+    zi_threads_hear(&t, 4, 8000);
+    zi_threads_hear(&t, 3, 8800);
+    assert_true(zi_threads_use(&t, 9000));
+    assert_int_equal(4, t.count());
 }
 
-/* What is heard between two steps counts at the second one's beginning, if it lasted. */
+/* The team's threads are named in their order, the caller first; from within a piece nobody is. */
 static void
-only_when_used(void **state)
+team(void **state)
 {
     zi_threads t = found();
-    uint64_t   calm = ZI_THREADS_CALM_NS;
+    int        tid[4], again[4];
 
     (void)state;
-    use(&t, 2, 1);
-    zi_threads_hear(&t, 1, 2);
-    assert_int_equal(2, t.count());
-    zi_threads_hear(&t, 2, 3);
-    zi_threads_use(&t, 4);
-    assert_int_equal(2, t.count());
-    use(&t, 1, 5);
-    zi_threads_hear(&t, 2, 6);
-    zi_threads_hear(&t, 1, 7);
-    zi_threads_hear(&t, 2, 8 + calm);
-    zi_threads_use(&t, 9 + calm);
-    assert_int_equal(1, t.count());
-    zi_threads_use(&t, 8 + 2 * calm);
-    assert_int_equal(2, t.count());
+    assert_true(use(&t, 3, 1));
+    assert_int_equal(3, zi_threads_team(&t, tid, 4));
+    assert_int_equal(gettid(), tid[0]);
+    assert_true(tid[1] > 0 && tid[2] > 0 && tid[1] != tid[2] && tid[1] != tid[0]);
+    assert_int_equal(3, zi_threads_team(&t, again, 4));
+    assert_memory_equal(tid, again, 3 * sizeof *tid);
+    assert_int_equal(0, zi_threads_team(&t, tid, 2)); /* no room for all */
+    assert_int_equal(0, zi_threads_team(&(zi_threads){0}, tid, 4));
 }
 
 /* A number that the program sets itself stays. */
@@ -116,7 +119,8 @@ own_number(void **state)
 static void
 within(void *user)
 {
-    zi_threads_use(user, 0);
+    zi_threads *t = user;
+    if (t->number() == 0) assert_false(zi_threads_use(t, 0));
 }
 
 /* Inside a parallel piece nothing is set, as it would be forgotten at its end. */
@@ -133,7 +137,7 @@ not_inside(void **state)
     zi_threads_hear(&t, 1, 0);
     parallel(within, &t, 2, 0);
     assert_int_equal(2, t.told);
-    zi_threads_use(&t, 0);
+    use(&t, 1, 0);
     assert_int_equal(1, t.count());
 }
 
@@ -152,9 +156,9 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(is_told),    cmocka_unit_test(not_for_a_moment),
+        cmocka_unit_test(is_told),    cmocka_unit_test(mean_of_the_step),
         cmocka_unit_test(own_number), cmocka_unit_test(not_inside),
-        cmocka_unit_test(nobody),     cmocka_unit_test(only_when_used),
+        cmocka_unit_test(nobody),     cmocka_unit_test(team),
     };
     return t_main(tests);
 }
