@@ -50,10 +50,12 @@ zi_member_find(zi_broker *b, const char *name)
 
 /* -- who is that process? ------------------------------------------------------------------ */
 
-/* When the process was started, in the kernel's ticks: with the pid it names a process for
- * good, where the pid alone may be given to another. */
+#define STAT_PARENT 4u /* fields of /proc/PID/stat, as proc(5) counts them */
+#define STAT_STARTED                                                                     \
+    22u /* in the kernel's ticks: with the pid it names a process for good */
+
 static zico_status
-start_time(zi_broker *b, int32_t pid, uint64_t *ret_started)
+read_stat(zi_broker *b, int32_t pid, unsigned which, uint64_t *ret_value)
 {
     char path[32], text[512];
 
@@ -65,10 +67,37 @@ start_time(zi_broker *b, int32_t pid, uint64_t *ret_started)
     if (n <= 0) return ZICO_E_NOTFOUND;
     text[n] = '\0';
     const char *p = strrchr(text, ')'); /* the name may hold anything before it */
-    for (unsigned field = 2; p && field < 22; field++) p = strchr(p + 1, ' ');
+    for (unsigned field = 2; p && field < which; field++) p = strchr(p + 1, ' ');
     if (!p) return ZICO_E_FORMAT;
-    *ret_started = strtoull(p + 1, NULL, 10);
+    *ret_value = strtoull(p + 1, NULL, 10);
     return ZICO_OK;
+}
+
+#define ANCESTORS_MAX 16u
+
+static zi_job_id
+member_of(const zi_broker *b, uint64_t pid)
+{
+    for (zi_job_id j = 0; j < ZI_LEDGER_JOBS_MAX; j++)
+        if (b->member[j].live && b->member[j].adopted &&
+            (uint64_t)b->member[j].pid == pid)
+            return j;
+    return ZI_JOB_NONE;
+}
+
+/* Which job has started this one's program, itself or by others in between? */
+static void
+find_maker(zi_broker *b, zi_job_id job)
+{
+    uint64_t pid = (uint64_t)b->member[job].pid;
+
+    for (unsigned i = 0; i < ANCESTORS_MAX; i++) {
+        if (read_stat(b, (int32_t)pid, STAT_PARENT, &pid) < 0 || pid <= 1) return;
+        zi_job_id maker = member_of(b, pid);
+        if (maker == ZI_JOB_NONE || maker == job) continue;
+        zi_desk_set_maker(b->desk, job, maker);
+        return;
+    }
 }
 
 /* Watch a process die.  E_NOTFOUND: it is dead already. */
@@ -188,6 +217,7 @@ attach(zi_broker *b, zi_peer *p, zi_job_id job)
     p->job = job;
     b->member[job].peer = p->index;
     atomic_store(&row_of(b, job)->connected, 1u);
+    find_maker(b, job);
 }
 
 static void
@@ -228,7 +258,7 @@ zi_member_join(zi_broker *b, zi_peer *p, const zi_msg_hello *hello)
     ZI_TRY(zi_wire_agree(hello->min_version, hello->max_version, &p->version));
     row_of_hello(b, hello, &row);
     row.pid = (uint32_t)p->pid;
-    ZI_TRY(start_time(b, p->pid, &row.started));
+    ZI_TRY(read_stat(b, p->pid, STAT_STARTED, &row.started));
     ZI_TRY(make_token(b, &row.token));
     zi_job_spec spec = spec_of_row(&row);
     spec.known_tide = zi_tide_store_get(b->tides, row.shape);
@@ -483,7 +513,7 @@ list_row(zi_broker *b, zi_job_id job)
 
     zi_leases_repair(b->estate->leases, job);
     st = watch_process(b, job, (int32_t)r->pid);
-    if (st >= 0) st = start_time(b, (int32_t)r->pid, &started);
+    if (st >= 0) st = read_stat(b, (int32_t)r->pid, STAT_STARTED, &started);
     if (st == ZICO_E_NOTFOUND || (st >= 0 && started != r->started)) {
         zi_log(ZI_LOG_SESSION, "%s (pid %u) died meanwhile", r->name, r->pid);
         end_member(b, job);

@@ -111,15 +111,17 @@ preload(void)
     return 0;
 }
 
-/* Programs that are started from within a step of this one know that they may have them back. */
+/* Programs that are started from within a step of this one know that they may have all cores back. */
 static void
-put_whole(void)
+put_all_cores(void)
 {
     cpu_set_t set;
-    bool      whole = sched_getaffinity(0, sizeof set, &set) == 0 &&
-                 CPU_COUNT(&set) == sysconf(_SC_NPROCESSORS_ONLN);
+    char      text[16] = "0";
 
-    put(ZI_ENV_WHOLE, whole ? "1" : "0");
+    if (sched_getaffinity(0, sizeof set, &set) == 0 &&
+        CPU_COUNT(&set) == sysconf(_SC_NPROCESSORS_ONLN))
+        snprintf(text, sizeof text, "%d", (int)getpid());
+    put(ZI_ENV_ALL_CORES, text);
 }
 
 static const char *const thread_variables[] = {"OMP_NUM_THREADS", "MKL_NUM_THREADS",
@@ -145,7 +147,7 @@ set_threads(const char *asked)
     } else
         put(ZI_ENV_CORES, asked ? asked : "follow");
     zi_cli_calm_environment();
-    put_whole();
+    put_all_cores();
     if (mode == ZI_CORES_OWN) return 0;
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     snprintf(text, sizeof text, "%ld", mode == ZI_CORES_FIXED ? (long)n : online);

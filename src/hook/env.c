@@ -124,7 +124,8 @@ zi_hook_options_read(zi_getenv_fn *get, zi_hook_options *ret, const char **ret_b
              ret_bad);
     if ((text = given(get, ZI_ENV_MAX_WAIT)))
         note(zi_hook_parse_wait(text, &ret->max_wait_ns), ZI_ENV_MAX_WAIT, ret_bad);
-    if ((text = given(get, ZI_ENV_WHOLE))) ret->whole = strcmp(text, "0") != 0;
+    if ((text = given(get, ZI_ENV_ALL_CORES)))
+        note(parse_u32(text, 0, INT32_MAX, &ret->all_cores), ZI_ENV_ALL_CORES, ret_bad);
     if ((text = given(get, ZI_ENV_STEADY))) ret->steady = strcmp(text, "0") != 0;
     if ((text = given(get, ZI_ENV_VERBOSE)))
         note(parse_u32(text, 0, 5, &level), ZI_ENV_VERBOSE, ret_bad);

@@ -26,7 +26,7 @@
     X(CLAIM,    "ZICO_CLAIM",     "most pool bytes in one step")                            \
     X(WEIGHT,   "ZICO_WEIGHT",    "share relative to others, in thousandths")               \
     X(CORES,    "ZICO_CORES",     "follow, own, or fixed:N")                                \
-    X(WHOLE,    "ZICO_WHOLE",     "1: zico run itself could use every core")                \
+    X(ALL_CORES, "ZICO_ALL_CORES", "the process (or one that started it) that had every core; 0: none")  \
     X(MAX_WAIT, "ZICO_MAX_WAIT",  "longest wait before ENOMEM: 30s, 5m; not set: no end")   \
     X(STEADY,   "ZICO_STEADY",    "1: its steps repeat to the byte; share more tightly")    \
     X(SPILL,    "ZICO_SPILL",     "folder for what is moved out when others need it, or none")  \
@@ -52,7 +52,7 @@ typedef struct zi_hook_options {
     uint32_t     weight_milli;
     zi_core_mode core_mode;
     uint32_t     cores;
-    bool         whole; /* see places.h */
+    uint32_t     all_cores; /* pid of whoever had them all; 0: nobody */
     uint64_t     max_wait_ns; /* ZICO_FOREVER: no end */
     int          verbose;
     bool         steady;

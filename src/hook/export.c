@@ -9,7 +9,9 @@
  */
 #include <errno.h>
 #include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "hook/hook.h"
@@ -112,6 +114,16 @@ environment(const char *name)
     return secure_getenv(name);
 }
 
+/* The next program in this process, if there is one, runs where this one has put it. */
+static void
+note_all_cores(void)
+{
+    char text[16];
+
+    snprintf(text, sizeof text, "%d", (int)getpid());
+    setenv(ZI_ENV_ALL_CORES, text, 1);
+}
+
 __attribute__((constructor)) static void
 start(void)
 {
@@ -127,6 +139,7 @@ start(void)
         zico_status st = zi_shim_start(zi_os_real(), &opt, zi_lender_join);
         if (st < 0 && opt.verbose > 0)
             zi_log(ZI_LOG_ERROR, "running without zico: %s", zico_status_text(st));
+        if (opt.all_cores) note_all_cores();
     }
     errno = saved;
 }

@@ -102,7 +102,7 @@ is_inherited(const cpu_set_t *mine)
 }
 
 void
-zi_places_open(zi_places *p, bool whole)
+zi_places_open(zi_places *p, bool started)
 {
     long      n = sysconf(_SC_NPROCESSORS_ONLN);
     cpu_set_t mine, all;
@@ -112,7 +112,7 @@ zi_places_open(zi_places *p, bool whole)
     all = cores(0, (unsigned)n);
     if (sched_getaffinity(0, sizeof mine, &mine) != 0) return;
     if (!CPU_EQUAL(&mine, &all) &&
-        !(whole && is_inherited(&mine) && sched_setaffinity(0, sizeof all, &all) == 0))
+        !(started && is_inherited(&mine) && sched_setaffinity(0, sizeof all, &all) == 0))
         return;
     p->n_all = (unsigned)n;
     p->on = true;

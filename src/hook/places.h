@@ -13,8 +13,8 @@
  *
  * MANNERS  A program that was begun on a part of the cores (taskset, OMP_PROC_BIND) is left alone, and
  *   so is each thread that it has put somewhere itself.  Children of fork run everywhere again.  A
- *   program that was started from within a step (vfork, posix_spawn) takes the cores back that its
- *   parent had before it.
+ *   program that is started from within a step (vfork, posix_spawn) takes all of them back if it finds
+ *   itself where its parent is; if that one's have changed in the millisecond between, it stays.
  */
 #ifndef ZI_HOOK_PLACES_H
 #define ZI_HOOK_PLACES_H
@@ -35,8 +35,9 @@ typedef struct zi_places {
     int      team[ZI_PLACES_TEAM_MAX]; /* OpenMP's threads, by number */
 } zi_places;
 
-/* When the library is loaded.  `whole`: who started all this (zico run) had every core. */
-void zi_places_open(zi_places *p, bool whole);
+/* When the library is loaded.  `started`: by a program, as the first one of this process, that could use
+ * every core when it began. */
+void zi_places_open(zi_places *p, bool started);
 
 /* A step begins: every thread runs on n cores from `first` on.  None, or some that are not there:
  * everywhere. */

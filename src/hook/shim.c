@@ -156,7 +156,8 @@ zi_shim_start(const zi_os *os, const zi_hook_options *opt, zi_lender_join_fn *jo
         zi_hot_state.span = shim.extents.span;
     }
     if (opt->mode == ZI_HOOK_JOIN && opt->core_mode == ZI_CORES_FOLLOW)
-        zi_places_open(&shim.places, opt->whole);
+        zi_places_open(&shim.places,
+                       opt->all_cores && opt->all_cores != (uint32_t)shim.pid);
     shim.join_fn = join;
     if (!shim.atfork) pthread_atfork(fork_prepare, fork_parent, fork_child);
     shim.atfork = true;

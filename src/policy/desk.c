@@ -114,7 +114,10 @@ open_row(zi_desk *d, zi_job_id job, const zi_job_spec *spec)
 {
     zi_desk_row *j = &d->row[job];
 
-    *j = (zi_desk_row){.spec = *spec, .wait_since_ns = ZI_NEVER, .lane = -1};
+    *j = (zi_desk_row){.spec = *spec,
+                       .wait_since_ns = ZI_NEVER,
+                       .lane = -1,
+                       .maker = ZI_JOB_NONE};
     j->spec.known_tide = NULL;
     j->learner = zi_calloc(1, sizeof *j->learner);
     if (!j->learner || zi_tide_recorder_new(&j->rec) < 0) {
@@ -180,10 +183,19 @@ close_row(zi_desk *d, zi_job_id job)
     d->n_jobs--;
     memmove(&d->job[at], &d->job[at + 1], (d->n_jobs - at) * sizeof *d->job);
     for (size_t i = at; i < d->n_jobs; i++) d->row[d->job[i].id].at = i;
-    for (size_t i = 0; i < d->n_jobs; i++)
-        if (d->row[d->job[i].id].policy_behind == job)
-            d->row[d->job[i].id].policy_behind = ZI_JOB_NONE;
+    for (size_t i = 0; i < d->n_jobs; i++) {
+        zi_desk_row *j = &d->row[d->job[i].id];
+        if (j->policy_behind == job) j->policy_behind = ZI_JOB_NONE;
+        if (j->maker == job) j->maker = ZI_JOB_NONE;
+    }
     free_row(&d->row[job]);
+}
+
+void
+zi_desk_set_maker(zi_desk *d, zi_job_id job, zi_job_id maker)
+{
+    zi_assert(zi_desk_is_live(d, job) && zi_desk_is_live(d, maker) && job != maker);
+    d->row[job].maker = maker;
 }
 
 zico_status

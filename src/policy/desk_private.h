@@ -85,11 +85,12 @@ typedef struct zi_desk_row {
     unsigned     n_waits;       /* slots of `wait` in use */
     uint64_t     wait_since_ns; /* ZI_NEVER: does not wait */
     uint64_t     waited_ns;
-    uint32_t n_unlearnt; /* steps in a row that we stalled and therefore did not learn */
-    uint64_t step_waited_ns; /* waited_ns when the step began */
-    uint64_t exchanged_bytes;
-    int64_t  lane;
-    uint32_t first_core; /* of those that it was told last */
+    uint32_t  n_unlearnt; /* steps in a row that we stalled and therefore did not learn */
+    uint64_t  step_waited_ns; /* waited_ns when the step began */
+    uint64_t  exchanged_bytes;
+    int64_t   lane;
+    uint32_t  first_core; /* of those that it was told last */
+    zi_job_id maker;      /* the job that has started this one's program; NONE: none */
 } zi_desk_row;
 
 typedef struct zi_desk_stored { /* an effect whose runs lie in d->runs */

@@ -50,18 +50,42 @@ claim_after(zi_desk *d, const zi_request *req)
     return claim > held && claim - held >= cost ? claim - cost : held;
 }
 
+/* A program that was started within a step is a part of it: the one that has started it may wait for
+ * its end.  What it wants for good, and could not have safely, comes out of that step's claim.
+ * NULL: it was not, or nothing is left of the claim. */
+static zi_desk_row *
+lender_of(zi_desk *d, const zi_request *req, uint64_t *ret_bytes)
+{
+    zi_job_id maker = d->row[req->job].maker;
+    uint64_t  unit = d->view.region_bytes;
+
+    if (maker == ZI_JOB_NONE || d->row[req->job].in_step || !d->row[maker].in_step)
+        return NULL;
+    zi_desk_row *m = &d->row[maker];
+    uint64_t     held = zi_desk_view_of(d, maker)->step_bytes;
+    *ret_bytes = (zi_desk_cost(d, req->job, req->size_bytes) + unit - 1) / unit * unit;
+    return m->step_claim_bytes >= held + *ret_bytes ? m : NULL;
+}
+
+static bool
+is_safe_for_good(zi_desk *d, const zi_request *req)
+{
+    uint64_t cost = zi_desk_cost(d, req->job, req->size_bytes);
+    return d->row[req->job].in_step
+               ? zi_desk_may_exceed(d, req->job, claim_after(d, req), 0, cost)
+               : zi_desk_may_lose(d, cost) && !d->somebody_stuck;
+}
+
 /* Outside a step nobody gets more for good while somebody inside one is stuck: what others move out
  * for it must not be taken by who cannot move out again before it has got still more. */
 static zi_reason
 judge_permanent(zi_desk *d, const zi_request *req)
 {
-    const zi_desk_row *j = &d->row[req->job];
-    uint64_t           cost = zi_desk_cost(d, req->job, req->size_bytes);
+    uint64_t lent;
 
+    if (lender_of(d, req, &lent)) return ZI_REASON_NONE;
     if (!zi_desk_leaves_room(d, req->job, req->size_bytes)) return ZI_REASON_ADMISSION;
-    bool safe = j->in_step ? zi_desk_may_exceed(d, req->job, claim_after(d, req), 0, cost)
-                           : zi_desk_may_lose(d, cost) && !d->somebody_stuck;
-    return safe ? ZI_REASON_NONE : ZI_REASON_UNSAFE;
+    return is_safe_for_good(d, req) ? ZI_REASON_NONE : ZI_REASON_UNSAFE;
 }
 
 static zi_reason
@@ -160,9 +184,13 @@ book_grant(zi_desk *d, const zi_request *found, uint32_t n_regions)
     zi_request req = *found;
 
     if (zi_desk_reserve(d) < 0) return false;
-    uint64_t claim = claim_after(d, &req);
+    uint64_t     claim = claim_after(d, &req), lent = 0;
+    zi_desk_row *lender = req.hold == ZI_HOLD_STEP || is_safe_for_good(d, &req)
+                              ? NULL
+                              : lender_of(d, &req, &lent);
     if (zi_ledger_grant(d->ledger, req.id, n_regions, &d->grant) < 0) return false;
     d->row[req.job].step_claim_bytes = claim;
+    if (lender) lender->step_claim_bytes -= lent;
     uint64_t size = n_regions ? n_regions * d->view.region_bytes : req.size_bytes;
     forget_wait(d, &req);
     zi_desk_emit(d,
@@ -275,11 +303,13 @@ is_aged(const zi_desk *d, uint64_t arrived_ns)
  * meanwhile.  Only lasting memory stays behind who waits for it outside, as long as another
  * step may end and serve that. */
 static bool
-is_held_by_age(const zi_desk *d, const zi_request *req)
+is_held_by_age(zi_desk *d, const zi_request *req)
 {
+    uint64_t lent;
+
     if (d->aged == ZI_JOB_NONE || d->aged == req->job || is_promised(d, req))
         return false;
-    if (!d->row[req->job].in_step) return true;
+    if (!d->row[req->job].in_step) return lender_of(d, req, &lent) == NULL;
     if (req->hold == ZI_HOLD_STEP || d->row[d->aged].in_step) return false;
     return d->n_in_step > 1;
 }

@@ -309,6 +309,38 @@ kept_memory_is_recalled(void **state)
     close_office(&o);
 }
 
+/* A job in its first step has claimed everything, and waits there for a program that it has started:
+ * that one has its memory at once, out of the claim.  Another one waits for the step's end. */
+static void
+started_within_a_step(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "zico", 12);
+    zi_job_spec spec = {.features = ZI_FEATURE_STEPS};
+    zi_job_id   a, b, c;
+    expect_ok(zi_desk_join(o.d, &spec, o.now, &a));
+    expect_ok(zi_desk_join(o.d, &spec, o.now, &b));
+    expect_ok(zi_desk_join(o.d, &spec, o.now, &c));
+    assert_true(begin(&o, a, 0));
+    assert_true(get(&o, a, ZI_HOLD_STEP, 4));
+    zi_desk_set_maker(o.d, b, a);
+    assert_false(get(&o, c, ZI_HOLD_PRIVATE, 1));
+    at(&o, o.now + 5 * S); /* also after a long time, with others in front of it */
+    assert_true(get(&o, b, ZI_HOLD_PRIVATE, 2));
+    assert_true(get(&o, b, ZI_HOLD_PRIVATE, 4));
+    assert_false(
+        get(&o, b, ZI_HOLD_PRIVATE, 4)); /* more than there is beside what a holds */
+    expect_ok(zi_desk_leave(o.d, b, o.now));
+    listen(&o);
+    assert_true(get(&o, a, ZI_HOLD_STEP, 6));
+    give_back(&o, a);
+    end(&o, a, 0);
+    assert_true(heard(&o, c, ZI_EFFECT_GRANT).any);
+    close_office(&o);
+}
+
 /* Each of several inside steps has cores of its own, and stays on them when others come and go. */
 static void
 cores_of_its_own(void **state)
@@ -351,6 +383,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(started_within_a_step),
         cmocka_unit_test(cores_of_its_own),
         cmocka_unit_test(lane_moves_at_the_boundary),
         cmocka_unit_test(killed_while_its_lane_moves),
