@@ -32,8 +32,8 @@
  *          feature maps, all of them waiting for the memory bus).  So the work done per time,
  *          in solo time, is measured epoch by epoch (six of the longest steps), for sharing and
  *          for taking turns; turns, if they did 1 % more, else sharing goes on for 4, 8, ... 32
- *          epochs, then the other is tried for one.  Sharing that does a tenth more than one job
- *          alone is believed without for 64 epochs; then turns are tried all the same, as machines
+ *          epochs, then the other is tried for one.  Sharing that does a tenth more than turns did
+ *          goes on for 64 epochs; then turns are tried all the same, as machines
  *          change (a virtual one's cores move) and nobody is seen alone while all share.  All anew
  *          when somebody joins or leaves or the budget changes; the first epoch after that does
  *          not count, as memory is touched for the first time.
@@ -64,11 +64,11 @@
 #define ALONE_MAX   8u /* ... as long as each is faster than the one before by more than */
 #define ALONE_PART  10u  /* ... this part                                             */
 #define EPOCH       6.0  /* longest steps: how long sharing, or taking turns, is tried  */
-#define SURE_RATE   1.10 /* of sharing: taking turns cannot do more                    */
+#define SURE_RATE   1.10 /* of turns: sharing that does so much is not in doubt          */
 #define WORTH       0.99 /* of turns: what sharing must do; less is within the noise   */
 #define EPOCHS_MIN  4u   /* what did more goes on for so many before the other is tried */
 #define EPOCHS_MAX  32u  /* ... doubled each time that it is confirmed, at most         */
-#define EPOCHS_SURE 64u  /* sharing is believed without having tried turns              */
+#define EPOCHS_SURE 64u  /* ... for so many                                            */
 #define TRUST_MUX   6u   /* points from which on it takes turns ...                   */
 #define TRUST_BACK  2u   /* ... until it is down to these                              */
 #define TRUST_MAX   8u
@@ -86,17 +86,18 @@ typedef struct account {
     uint32_t n_steps; /* ended */
     uint32_t points;  /* of distrust */
     uint32_t n_good;  /* steps as foreseen in a row; the ramp */
+    double   done;    /* steps in this epoch, with the parts of those across its bounds */
+    double   per_ns[2]; /* steps in an epoch of sharing, of taking turns, as measured */
     bool     takes_turns;
     bool     warm;  /* past its first steps */
     bool     alone; /* nobody was beside it in its present step */
 } account;
 
-/* Does running beside each other pay?  Work done (solo time) per time, epoch by epoch. */
+/* Does running beside each other pay?  Steps of each job per time, epoch by epoch; weighed by what a
+ * step takes alone only when they are compared, as that becomes known better all the while. */
 typedef struct trial {
     uint64_t from_ns;      /* the present epoch began; 0: none yet                  */
-    double   work_ns;      /* ... done in whole steps since                         */
-    double   partial_ns;   /* ... done in unfinished ones when it began              */
-    double   rate[2];      /* of sharing, of taking turns, as measured; 0: not yet   */
+    bool     seen[2];      /* an epoch of sharing, of taking turns has been measured */
     uint64_t budget_bytes; /* ... with this one                                     */
     bool     touched;      /* memory for sharing was used before: epochs count        */
     bool     turns;        /* all take turns in this epoch                          */
@@ -220,13 +221,23 @@ most_lag(const choice *c)
     return most;
 }
 
+/* Work done per time, in solo time, when sharing or taking turns. */
+static double
+rate_of(const choice *c, bool turns)
+{
+    double sum = 0;
+    for (size_t i = 0; i < c->v->n_jobs; i++)
+        sum += c->z->job[c->v->job[i].id].per_ns[turns] * solo_ns(&c->v->job[i]);
+    return sum;
+}
+
 /* What taking turns does in a second, in seconds of solo work: less than one, as jobs find other
  * jobs' data in the caches. */
 static double
-turns_rate(const zico *z)
+turns_rate(const choice *c)
 {
-    double rate = z->trial.rate[true];
-    return rate <= 0 || rate > 1 ? 1 : rate < TURNS_LEAST ? TURNS_LEAST : rate;
+    double rate = c->z->trial.seen[true] ? rate_of(c, true) : 1;
+    return rate > 1 ? 1 : rate < TURNS_LEAST ? TURNS_LEAST : rate;
 }
 
 static double
@@ -242,7 +253,7 @@ static void
 accrue(choice *c)
 {
     double passed = (double)(c->now_ns - c->z->last_ns), most = most_lag(c);
-    double owed = MARGIN * passed * turns_rate(c->z);
+    double owed = MARGIN * passed * turns_rate(c);
 
     for (size_t i = 0; c->z->last_ns && i < c->v->n_jobs; i++) {
         const zi_job_view *j = &c->v->job[i];
@@ -325,25 +336,20 @@ lag_beside(const choice *c, size_t i, size_t also)
 
 /* -- does sharing pay? ------------------------------------------------------------------- */
 
+/* Of its present step, 0 to 1. */
 static double
-partial_work(const choice *c)
+part_done(const choice *c, const zi_job_view *j)
 {
-    double sum = 0;
-    for (size_t i = 0; i < c->v->n_jobs; i++) {
-        const zi_job_view *j = &c->v->job[i];
-        if (j->state == ZI_JOB_RUNNING)
-            sum += solo_ns(j) - (double)zi_sweep_rest(j, c->now_ns);
-    }
-    return sum;
+    double solo = solo_ns(j), rest = (double)zi_sweep_rest(j, c->now_ns);
+    return j->state == ZI_JOB_RUNNING && solo > rest ? 1 - rest / solo : 0;
 }
 
 static void
 begin_epoch(const choice *c)
 {
-    trial *t = &c->z->trial;
-    t->from_ns = c->now_ns;
-    t->work_ns = 0;
-    t->partial_ns = partial_work(c);
+    c->z->trial.from_ns = c->now_ns;
+    for (size_t i = 0; i < c->v->n_jobs; i++)
+        c->z->job[c->v->job[i].id].done = -part_done(c, &c->v->job[i]);
 }
 
 /* Everything is different now: both ways are tried anew. */
@@ -373,24 +379,43 @@ go_on_with(trial *t, bool turns)
     t->n_left = t->n_next;
 }
 
+/* Keeps what each job did in the epoch that ends; the whole in solo time per time. */
+static double
+measure_epoch(const choice *c)
+{
+    trial *t = &c->z->trial;
+    double passed = (double)(c->now_ns - t->from_ns), sum = 0;
+
+    for (size_t i = 0; i < c->v->n_jobs; i++) {
+        const zi_job_view *j = &c->v->job[i];
+        account           *a = &c->z->job[j->id];
+        double             now = (a->done + part_done(c, j)) / passed;
+        double            *mine = &a->per_ns[t->turns];
+        *mine = t->seen[t->turns] ? *mine + (now - *mine) / 3 : now;
+        sum += now * solo_ns(j);
+    }
+    t->seen[t->turns] = true;
+    return sum;
+}
+
 /* Sharing or taking turns next, and for how long? */
 static void
-judge_epoch(trial *t, double rate)
+judge_epoch(const choice *c, double rate)
 {
-    double *mine = &t->rate[t->turns];
-    bool    was_trial = t->n_left == 0;
+    trial *t = &c->z->trial;
+    bool   was_trial = t->n_left == 0, both = t->seen[false] && t->seen[true];
 
-    *mine = *mine > 0 ? *mine + (rate - *mine) / 3 : rate;
     t->n_sharing = t->turns ? 0 : t->n_sharing + 1;
-    if (!t->turns && rate >= SURE_RATE && t->n_sharing < EPOCHS_SURE) {
+    if (both && !t->turns && rate >= SURE_RATE * rate_of(c, true) &&
+        t->n_sharing < EPOCHS_SURE) {
         if (was_trial) go_on_with(t, false);
     } else if (!was_trial && --t->n_left > 0) {
         return;
-    } else if (!was_trial || t->rate[!t->turns] <= 0) {
+    } else if (!was_trial || !both) {
         t->turns = !t->turns; /* a trial of the other way */
         t->n_left = 0;
     } else {
-        go_on_with(t, t->rate[true] * WORTH >= t->rate[false]);
+        go_on_with(t, rate_of(c, true) * WORTH >= rate_of(c, false));
     }
 }
 
@@ -406,8 +431,7 @@ try_sharing(const choice *c)
         return;
     }
     if (passed < EPOCH * c->longest) return;
-    if (t->touched)
-        judge_epoch(t, (t->work_ns + partial_work(c) - t->partial_ns) / passed);
+    if (t->touched) judge_epoch(c, measure_epoch(c));
     t->touched = true;
     begin_epoch(c);
 }
@@ -719,7 +743,7 @@ step_ended(zico *z, const zi_job_view *j)
     account *a = &z->job[j->id];
 
     a->lag_ns -= a->alone ? (double)j->last_step_ns : solo_ns(j);
-    z->trial.work_ns += solo_ns(j);
+    a->done++;
     if (a->n_steps < UINT32_MAX) a->n_steps++;
     note_warmth(a, j);
     if (j->n_mispredicted > a->n_mispredicted) {
