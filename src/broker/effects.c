@@ -200,6 +200,7 @@ tell_cores(zi_broker *b, const zi_effect *e)
 
     m->cores = (uint32_t)e->value;
     m->first_core = e->first_core;
+    zi_effects_log_step(b, "cores", e->job, e->value);
 }
 
 static void
