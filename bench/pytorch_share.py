@@ -91,7 +91,7 @@ def words(job, steps=None):
 def env(threads):
     e = {k: v for k, v in os.environ.items()
          if not k.startswith("ZICO_") and k not in ("LD_PRELOAD", "PYTHONPATH", "OMP_NUM_THREADS")}
-    e["GOMP_SPINCOUNT"] = "10000"  # the same on all sides
+    e["GOMP_SPINCOUNT"] = "1000"  # the same on all sides: what zico run sets
     e["PYTHONDONTWRITEBYTECODE"] = "1"
     if threads:
         e["OMP_NUM_THREADS"] = str(threads)

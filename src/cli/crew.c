@@ -115,7 +115,6 @@ set_environment(const zi_crew *c, const zi_job_entry *e)
     const char *cores = e->cores ? e->cores : c->opt.cores;
     setenv("ZICO_SOCKET", c->opt.socket_path, 1);
     setenv("ZICO_JOB_NAME", e->name, 1);
-    zi_cli_calm_environment();
     set_u64("ZICO_MIN", e->min_bytes);
     set_u64("ZICO_MAX", e->max_bytes);
     set_u64("ZICO_CLAIM", e->claim_bytes);

@@ -30,8 +30,8 @@
  *          repeat reserves its claim for the whole step instead.
  *   DOES IT PAY?  Where two tides fit together may be where the jobs hinder each other most (large
  *          feature maps, all of them waiting for the memory bus).  So the work done per time,
- *          in solo time, is measured epoch by epoch (six of the longest steps), for sharing and
- *          for taking turns; turns, if they did 1 % more, else sharing goes on for 4, 8, ... 32
+ *          in solo time, is measured epoch by epoch (six of the longest steps, after two to settle),
+ *          for sharing and for taking turns; turns, if they did 1 % more, else sharing goes on for 4, 8, ... 32
  *          epochs, then the other is tried for one.  Sharing that does a tenth more than turns did
  *          goes on for 64 epochs; then turns are tried all the same, as machines
  *          change (a virtual one's cores move) and nobody is seen alone while all share.  All anew
@@ -64,6 +64,7 @@
 #define ALONE_MAX   8u /* ... as long as each is faster than the one before by more than */
 #define ALONE_PART  10u  /* ... this part                                             */
 #define EPOCH       6.0  /* longest steps: how long sharing, or taking turns, is tried  */
+#define SETTLE      2.0  /* ... after so many, if it was the other way before          */
 #define SURE_RATE   1.10 /* of turns: sharing that does so much is not in doubt          */
 #define WORTH       0.99 /* of turns: what sharing must do; less is within the noise   */
 #define EPOCHS_MIN  4u   /* what did more goes on for so many before the other is tried */
@@ -101,6 +102,7 @@ typedef struct trial {
     uint64_t budget_bytes; /* ... with this one                                     */
     bool     touched;      /* memory for sharing was used before: epochs count        */
     bool     turns;        /* all take turns in this epoch                          */
+    bool     changed;      /* ... and did not in the one before: it has still to settle */
     bool     choice;       /* ... in all epochs but those of trial                   */
     uint32_t n_left;       /* epochs before the other way is tried; 0: this is a trial */
     uint32_t n_next;       /* ... after the next trial that confirms it              */
@@ -419,7 +421,8 @@ judge_epoch(const choice *c, double rate)
     }
 }
 
-/* At the end of an epoch: judge it and choose the next one. */
+/* At the end of an epoch: judge it and choose the next one.  After a change steps that began in the
+ * other way end first, and a command's threads are as many as before until its step ends. */
 static void
 try_sharing(const choice *c)
 {
@@ -428,12 +431,16 @@ try_sharing(const choice *c)
 
     if (t->from_ns == 0 || c->weights <= 0 || somebody_fresh(c)) {
         begin_epoch(c);
-        return;
+    } else if (t->changed && passed >= SETTLE * c->longest) {
+        t->changed = false;
+        begin_epoch(c);
+    } else if (!t->changed && passed >= EPOCH * c->longest) {
+        bool before = t->turns;
+        if (t->touched) judge_epoch(c, measure_epoch(c));
+        t->touched = true;
+        t->changed = t->turns != before;
+        begin_epoch(c);
     }
-    if (passed < EPOCH * c->longest) return;
-    if (t->touched) judge_epoch(c, measure_epoch(c));
-    t->touched = true;
-    begin_epoch(c);
 }
 
 /* -- choosing ----------------------------------------------------------------------------- */

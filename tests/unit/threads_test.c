@@ -53,7 +53,7 @@ is_told(void **state)
     assert_int_equal(1, t.count());
 }
 
-/* As many as it had cores on average: a part of one counts from an eighth of the step on. */
+/* As many as it had cores on average: a part of one counts from a quarter of the step on. */
 static void
 mean_of_the_step(void **state)
 {
@@ -61,8 +61,8 @@ mean_of_the_step(void **state)
 
     (void)state;
     zi_threads_hear(&t, 1, 1000);
-    zi_threads_hear(&t, 4, 1100); /* for a tenth of a tenth */
-    zi_threads_hear(&t, 1, 1110);
+    zi_threads_hear(&t, 4, 1100); /* three more for a fifteenth */
+    zi_threads_hear(&t, 1, 1160);
     assert_true(zi_threads_use(&t, 2000));
     assert_int_equal(1, t.count());
     zi_threads_hear(&t, 1, 3000);
