@@ -88,10 +88,14 @@ def words(job, steps=None):
             "--steps", str(steps or job.steps)]
 
 
-def env(threads):
+def env(threads, ours=False):
+    """OpenMP's threads spin for 10000 rounds, with which scripts with two threads did best without zico (with the 300000
+    that are usual they take up to three times as long); `zico run` sets its own number."""
     e = {k: v for k, v in os.environ.items()
          if not k.startswith("ZICO_") and k not in ("LD_PRELOAD", "PYTHONPATH", "OMP_NUM_THREADS")}
-    e["GOMP_SPINCOUNT"] = "1000"  # the same on all sides: what zico run sets
+    e.pop("GOMP_SPINCOUNT", None)
+    if not ours:
+        e["GOMP_SPINCOUNT"] = "10000"
     e["PYTHONDONTWRITEBYTECODE"] = "1"
     if threads:
         e["OMP_NUM_THREADS"] = str(threads)
@@ -263,8 +267,8 @@ runpy.run_path(script, run_name="__main__")
 class Side:
     """One of two processes that stay up and take turns."""
 
-    def __init__(self, command, threads):
-        self.process = subprocess.Popen(command, env=env(threads), stdin=subprocess.PIPE,
+    def __init__(self, command, environment):
+        self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
 
     def go(self, steps):
@@ -296,8 +300,8 @@ def turns_of(args, job):
 
 
 def take_turns(args, job, threads, results):
-    with Broker(8192 * MIB) as b, Side(turns_of(args, job), threads) as plain, \
-            Side(b.command(turns_of(args, job), f"fixed:{threads}"), threads) as under:
+    with Broker(8192 * MIB) as b, Side(turns_of(args, job), env(threads)) as plain, \
+            Side(b.command(turns_of(args, job), f"fixed:{threads}"), env(threads, ours=True)) as under:
         for side in (plain, under):
             side.go(WARM_STEPS)
         before = cpu_seconds(b.pid)
@@ -340,7 +344,7 @@ def peaks(results):
     for job in JOBS:
         if job.name not in found:
             with Broker(8192 * MIB) as b:
-                must(run_all([b.command(words(job, 4), f"fixed:{cores}")], [env(cores)])[1])
+                must(run_all([b.command(words(job, 4), f"fixed:{cores}")], [env(cores, ours=True)])[1])
                 found[job.name] = b.status()["peak_bytes"]
             results.add(part="peak", job=job.name, threads=cores, peak=found[job.name])
     found[AGAIN.name] = found[JOBS[0].name]
@@ -383,7 +387,7 @@ def part_mix(args, results):
             watch = Watch(b)
             follow = args.cores == "follow"
             shared, ends = run_all([b.command(words(j), args.cores) for j in mix],
-                                   [env(0 if follow else threads)] * n, watch=watch)
+                                   [env(0 if follow else threads, ours=True)] * n, watch=watch)
             must(ends)
             booked = b.status()["peak_bytes"]
         results.add(part="mix", n=name, jobs=[j.name for j in mix], free=free, zico=shared,
@@ -467,7 +471,7 @@ def part_steady(args, results):
         with Broker(budget) as b:
             watch = Watch(b)
             zico = rates(args, [b.command(c, args.cores) for c in commands],
-                         env(0 if args.cores == "follow" else threads), watch)
+                         env(0 if args.cores == "follow" else threads, ours=True), watch)
             booked = b.status()["peak_bytes"]
         results.add(part="steady", n=name, jobs=[j.name for j in mix], free=free, zico=zico,
                     budget=budget, booked=booked, kernel=watch.most, baseline=n * base,
@@ -499,7 +503,7 @@ def part_threads(args, results):
     for how in (f"fixed:{cores}", "follow"):
         with Broker(budget) as b:
             times[how], ends = run_all([b.command(words(j), how) for j in mix],
-                                       [env(cores if how != "follow" else 0)] * 2)
+                                       [env(cores if how != "follow" else 0, ours=True)] * 2)
             must(ends)
     results.add(part="threads", cores=cores, free=free, fixed=times[f"fixed:{cores}"],
                 follow=times["follow"])
@@ -639,22 +643,31 @@ def show_mix_near(n, rows, solo, near):
     return kept
 
 
+def show_mixes_near(results, rows, near, where):
+    """What was kept of the gains, with the mixes' names, while the cores were so far apart."""
+    found, solo = [], best_steps(results, near)
+    print(f"\n{where}; steps alone, best thread count: " + ", ".join(
+        f"{job} {t * 1e3:.0f} ms ({n})" for job, (t, n) in solo.items()))
+    print("\n| scripts | budget | by the book | by the kernel | allowed | one after the other | no limit | zico "
+          "| of the gain | slowest script, zico over its turn | measured |\n" + "| ---: " * 11 + "|")
+    for n in sorted({r["n"] for r in rows}):
+        kept = show_mix_near(n, [r for r in rows if r["n"] == n], solo, near)
+        if kept is not None:
+            found.append((n, kept))
+    return found
+
+
 def report_steady(results):
-    """What was kept of the gains, with the mixes' names."""
-    found = []
+    """What was kept of the gains.  Programs that wake each other's cores draw these together and programs that do not let
+    them drift apart, so the distance is in part an effect of what runs: the aim is judged wherever they were."""
     rows = results.of("steady")
+    if not rows:
+        return []
     seen = [x for r in rows for side in ("free", "zico") for x in r[side]]
     seen += [x for r in results.of("alone") for x in r["stretches"]]
-    for near in distance.ranges(x[0] for x in seen) if rows else []:
-        solo = best_steps(results, near)
-        print(f"\ncores {near[0]} to {near[1]} ns apart; steps alone, best thread count: " + ", ".join(
-            f"{job} {t * 1e3:.0f} ms ({n})" for job, (t, n) in solo.items()))
-        print("\n| scripts | budget | by the book | by the kernel | allowed | one after the other | no limit | zico "
-              "| of the gain | slowest script, zico over its turn | measured |\n" + "| ---: " * 11 + "|")
-        for n in sorted({r["n"] for r in rows}):
-            kept = show_mix_near(n, [r for r in rows if r["n"] == n], solo, near)
-            if kept is not None:
-                found.append((f"{n}, {near[0]} ns", kept))
+    found = show_mixes_near(results, rows, (0, math.inf), "wherever the cores were")
+    for near in distance.ranges(x[0] for x in seen):
+        show_mixes_near(results, rows, near, f"of these, cores {near[0]} to {near[1]} ns apart")
     for r in rows:
         print(f"  {r['n']}: {r['looks']} looks, waits {r['waits']}, cores {r['cores']}")
     return found

@@ -155,7 +155,7 @@ zi_shim_start(const zi_os *os, const zi_hook_options *opt, zi_lender_join_fn *jo
         zi_hot_state.lo = (uintptr_t)shim.extents.base;
         zi_hot_state.span = shim.extents.span;
     }
-    if (opt->mode == ZI_HOOK_JOIN && opt->core_mode == ZI_CORES_FOLLOW)
+    if (opt->mode == ZI_HOOK_JOIN && opt->core_mode != ZI_CORES_OWN)
         zi_places_open(&shim.places,
                        opt->all_cores && opt->all_cores != (uint32_t)shim.pid);
     shim.join_fn = join;
