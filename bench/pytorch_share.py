@@ -88,14 +88,10 @@ def words(job, steps=None):
             "--steps", str(steps or job.steps)]
 
 
-def env(threads, ours=False):
-    """OpenMP's threads spin for 10000 rounds, with which scripts with two threads did best without zico (with the 300000
-    that are usual they take up to three times as long); `zico run` sets its own number."""
+def env(threads):
     e = {k: v for k, v in os.environ.items()
          if not k.startswith("ZICO_") and k not in ("LD_PRELOAD", "PYTHONPATH", "OMP_NUM_THREADS")}
-    e.pop("GOMP_SPINCOUNT", None)
-    if not ours:
-        e["GOMP_SPINCOUNT"] = "10000"
+    e["GOMP_SPINCOUNT"] = "10000"  # the same on all sides
     e["PYTHONDONTWRITEBYTECODE"] = "1"
     if threads:
         e["OMP_NUM_THREADS"] = str(threads)
@@ -301,7 +297,7 @@ def turns_of(args, job):
 
 def take_turns(args, job, threads, results):
     with Broker(8192 * MIB) as b, Side(turns_of(args, job), env(threads)) as plain, \
-            Side(b.command(turns_of(args, job), f"fixed:{threads}"), env(threads, ours=True)) as under:
+            Side(b.command(turns_of(args, job), f"fixed:{threads}"), env(threads)) as under:
         for side in (plain, under):
             side.go(WARM_STEPS)
         before = cpu_seconds(b.pid)
@@ -344,7 +340,7 @@ def peaks(results):
     for job in JOBS:
         if job.name not in found:
             with Broker(8192 * MIB) as b:
-                must(run_all([b.command(words(job, 4), f"fixed:{cores}")], [env(cores, ours=True)])[1])
+                must(run_all([b.command(words(job, 4), f"fixed:{cores}")], [env(cores)])[1])
                 found[job.name] = b.status()["peak_bytes"]
             results.add(part="peak", job=job.name, threads=cores, peak=found[job.name])
     found[AGAIN.name] = found[JOBS[0].name]
@@ -387,7 +383,7 @@ def part_mix(args, results):
             watch = Watch(b)
             follow = args.cores == "follow"
             shared, ends = run_all([b.command(words(j), args.cores) for j in mix],
-                                   [env(0 if follow else threads, ours=True)] * n, watch=watch)
+                                   [env(0 if follow else threads)] * n, watch=watch)
             must(ends)
             booked = b.status()["peak_bytes"]
         results.add(part="mix", n=name, jobs=[j.name for j in mix], free=free, zico=shared,
@@ -471,7 +467,7 @@ def part_steady(args, results):
         with Broker(budget) as b:
             watch = Watch(b)
             zico = rates(args, [b.command(c, args.cores) for c in commands],
-                         env(0 if args.cores == "follow" else threads, ours=True), watch)
+                         env(0 if args.cores == "follow" else threads), watch)
             booked = b.status()["peak_bytes"]
         results.add(part="steady", n=name, jobs=[j.name for j in mix], free=free, zico=zico,
                     budget=budget, booked=booked, kernel=watch.most, baseline=n * base,
@@ -503,7 +499,7 @@ def part_threads(args, results):
     for how in (f"fixed:{cores}", "follow"):
         with Broker(budget) as b:
             times[how], ends = run_all([b.command(words(j), how) for j in mix],
-                                       [env(cores if how != "follow" else 0, ours=True)] * 2)
+                                       [env(cores if how != "follow" else 0)] * 2)
             must(ends)
     results.add(part="threads", cores=cores, free=free, fixed=times[f"fixed:{cores}"],
                 follow=times["follow"])

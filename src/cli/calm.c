@@ -12,23 +12,13 @@
 #include <unistd.h>
 
 #define SPIN_VARIABLE "GOMP_SPINCOUNT"
-#define SPIN_NATIVE                                                                      \
+#define SPIN_ROUNDS                                                                      \
     "10000" /* a third of a millisecond: longer than from one operator to the next */
-/* A command's threads may have to share a core in the middle of a step (hook/places.h), and each waits for
- * the other's spinning then: with 10000 rounds mobilenet_v2 took twice as long as with one thread, with
- * 1000 a fifth longer.  With a core each they make no difference. */
-#define SPIN_COMMAND "1000"
-
-static void
-spin(const char *rounds)
-{
-    if (!getenv("OMP_WAIT_POLICY")) setenv(SPIN_VARIABLE, rounds, 0);
-}
 
 void
-zi_cli_calm_command(void)
+zi_cli_calm_environment(void)
 {
-    spin(SPIN_COMMAND);
+    if (!getenv("OMP_WAIT_POLICY")) setenv(SPIN_VARIABLE, SPIN_ROUNDS, 0);
 }
 
 void
@@ -36,6 +26,6 @@ zi_cli_calm(const char *socket, char **argv)
 {
     if (!socket && !getenv("ZICO_SOCKET")) return; /* alone it may spin */
     if (getenv(SPIN_VARIABLE) || getenv("OMP_WAIT_POLICY")) return;
-    spin(SPIN_NATIVE);
+    zi_cli_calm_environment();
     execv("/proc/self/exe", argv - 1); /* argv[-1] is the program */
 }

@@ -16,8 +16,8 @@ int zi_cli_main(int argc, char **argv);
 
 /* calm.c: threads that have nothing to do leave their core to other jobs.  The first sets what a
  * command is started with; the second starts a native job of a broker (`socket`, or ZICO_SOCKET)
- * once more with what it needs. */
-void zi_cli_calm_command(void);
+ * once more that was started without. */
+void zi_cli_calm_environment(void);
 void zi_cli_calm(const char *socket, char **argv);
 
 /* stop.c: from now on the first Ctrl-C (or SIGTERM) sets what is returned. */

@@ -146,7 +146,7 @@ set_threads(const char *asked)
         put(ZI_ENV_CORES, text);
     } else
         put(ZI_ENV_CORES, asked ? asked : "follow");
-    zi_cli_calm_command();
+    zi_cli_calm_environment();
     put_all_cores();
     if (mode == ZI_CORES_OWN) return 0;
     long online = sysconf(_SC_NPROCESSORS_ONLN);

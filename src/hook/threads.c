@@ -99,13 +99,13 @@ zi_threads_hear(zi_threads *t, int n, uint64_t now_ns)
     t->heard_ns = now_ns;
 }
 
-/* Of the step that ends now, rounded up from a quarter on. */
+/* Of the step that ends now, rounded up from three eighths on. */
 static int
 mean_cores(const zi_threads *t, uint64_t now_ns)
 {
     if (now_ns <= t->begin_ns) return t->heard;
     double sum = t->core_ns + t->heard * (double)(now_ns - t->heard_ns);
-    return (int)(sum / (double)(now_ns - t->begin_ns) + 0.75);
+    return (int)(sum / (double)(now_ns - t->begin_ns) + 0.625);
 }
 
 bool

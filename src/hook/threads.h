@@ -37,8 +37,8 @@ void zi_threads_find(zi_threads *t);
 void zi_threads_hear(zi_threads *t, int n, uint64_t now_ns);
 
 /* The step is over.  Let them use as many threads in the next one as it had cores on average, unless the
- * program has set another number since we did.  A part of a core counts as one from a quarter on:
- * others pause for a moment between their steps, and a thread for those moments is a thread too many.
+ * program has set another number since we did.  A part of a core counts as one from three
+ * eighths on: threads that share a core wait for each other's spinning.
  * Between steps, by the thread that computes; inside a parallel piece nothing happens.  True: the
  * number has changed. */
 bool zi_threads_use(zi_threads *t, uint64_t now_ns);

@@ -53,7 +53,7 @@ is_told(void **state)
     assert_int_equal(1, t.count());
 }
 
-/* As many as it had cores on average: a part of one counts from a quarter of the step on. */
+/* As many as it had cores on average: a part of one counts from three eighths of the step on. */
 static void
 mean_of_the_step(void **state)
 {
