@@ -79,7 +79,8 @@ MIXES = {
 
 
 WARM_STEPS = 4  # make buffers, teach the broker; not counted
-SETTLE = 20  # seconds after these: until then scripts still find out when to begin beside each other
+SETTLE = 20  # seconds after these: until then scripts still find out when to begin beside each other ...
+SETTLE_ZICO = 60  # ... and the policy whether they should: it tries both ways first, six of the longest steps each
 SOLO_TURNS = 3  # of each side in a round
 
 
@@ -435,12 +436,12 @@ def rates_in(scripts, looks, begin, end):
 
 
 def rates(args, commands, environment, watch=None):
-    """Steps per second of each, all at once, SETTLE seconds after everybody has done WARM_STEPS.  Looking at memory costs 33 ms of a
+    """Steps per second of each, all at once, once they have settled after everybody has done WARM_STEPS.  Looking at memory costs 33 ms of a
     core (the kernel counts pages one by one), so it is done afterwards, for a third of the time."""
     scripts, looks = [Clocked(c, environment) for c in commands], distance.Looks()
     try:
         await_all(scripts, lambda s: len(s.ends) > WARM_STEPS, watch)
-        begin = time.perf_counter() + SETTLE
+        begin = time.perf_counter() + (SETTLE_ZICO if watch else SETTLE)
         await_all(scripts, lambda _: time.perf_counter() >= begin)
         if watch:
             watch.waits.clear()
