@@ -80,7 +80,7 @@ MIXES = {
 
 WARM_STEPS = 4  # make buffers, teach the broker; not counted
 SETTLE = 20  # seconds after these: until then scripts still find out when to begin beside each other ...
-SETTLE_ZICO = 60  # ... and the policy whether they should: it tries both ways first, six of the longest steps each
+SETTLE_ZICO = 60  # ... and the policy whether they should: it tries both ways first, some of the longest steps each
 SOLO_TURNS = 3  # of each side in a round
 
 

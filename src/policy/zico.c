@@ -30,7 +30,7 @@
  *          repeat reserves its claim for the whole step instead.
  *   DOES IT PAY?  Where two tides fit together may be where the jobs hinder each other most (large
  *          feature maps, all of them waiting for the memory bus).  So the work done per time,
- *          in solo time, is measured epoch by epoch (six of the longest steps, after two to settle),
+ *          in solo time, is measured epoch by epoch (five of the longest steps, after one to settle),
  *          for sharing and for taking turns; turns, if they did 1 % more, else sharing goes on for 4, 8, ... 32
  *          epochs, then the other is tried for one.  Sharing that does a tenth more than turns did
  *          goes on for 64 epochs; then turns are tried all the same, as machines
@@ -63,8 +63,8 @@
 #define ALONE_MIN   3u /* steps of a new job that nobody runs beside ...               */
 #define ALONE_MAX   8u /* ... as long as each is faster than the one before by more than */
 #define ALONE_PART  10u  /* ... this part                                             */
-#define EPOCH       6.0  /* longest steps: how long sharing, or taking turns, is tried  */
-#define SETTLE      2.0  /* ... after so many, if it was the other way before          */
+#define EPOCH       5.0  /* longest steps: how long sharing, or taking turns, is tried  */
+#define SETTLE      1.0  /* ... after so many, if it was the other way before          */
 #define SURE_RATE   1.10 /* of turns: sharing that does so much is not in doubt          */
 #define WORTH       0.99 /* of turns: what sharing must do; less is within the noise   */
 #define EPOCHS_MIN  4u   /* what did more goes on for so many before the other is tried */
