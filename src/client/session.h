@@ -204,9 +204,9 @@ bool zi_session_usable(const zi_session *s);
 void zi_session_poison(zi_session *s);
 
 /* -- looking ---------------------------------------------------------------------------- */
-unsigned   zi_session_cores(zi_session *s); /* told last */
+unsigned zi_session_cores(zi_session *s); /* told last */
 /* The same, and which: so many from *ret_first on.  0: no broker says. */
-unsigned zi_session_place(zi_session *s, unsigned *ret_first);
+unsigned   zi_session_place(zi_session *s, unsigned *ret_first);
 zi_device *zi_session_device(zi_session *s);
 uint64_t   zi_session_region_bytes(zi_session *s);
 /* The most that this job may hold, fixed and private bytes included: its own maximum or the

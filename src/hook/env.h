@@ -52,7 +52,7 @@ typedef struct zi_hook_options {
     uint32_t     weight_milli;
     zi_core_mode core_mode;
     uint32_t     cores;
-    uint32_t     all_cores; /* pid of whoever had them all; 0: nobody */
+    uint32_t     all_cores;   /* pid of whoever had them all; 0: nobody */
     uint64_t     max_wait_ns; /* ZICO_FOREVER: no end */
     int          verbose;
     bool         steady;

@@ -98,7 +98,7 @@ zico_status
 zi_desk_join(zi_desk *d, const zi_job_spec *spec, uint64_t now_ns, zi_job_id *ret_job);
 zico_status zi_desk_leave(zi_desk *d, zi_job_id job, uint64_t now_ns);
 /* The program of `job` was started by that of `maker`, which may wait for it in the middle of a step. */
-void zi_desk_set_maker(zi_desk *d, zi_job_id job, zi_job_id maker);
+void        zi_desk_set_maker(zi_desk *d, zi_job_id job, zi_job_id maker);
 zico_status zi_desk_step_ask(zi_desk *d, zi_job_id job, uint32_t seq, uint64_t step_no,
                              uint64_t now_ns);
 /* `observed` may be NULL (no tide measured). */
