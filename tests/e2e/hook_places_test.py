@@ -76,7 +76,7 @@ class Places(unittest.TestCase):
         self.assertTrue(all(c in (["0", "1"], ["0"]) for c in inside))  # or its own seat of the team
 
     def test_two(self):
-        """A core each while both compute; never both on one for long; children have them all."""
+        """Both cores come to be somebody's own while both compute; between steps, and for children, all are there."""
         with Broker(512 * MIB) as b:
             both = [self.start(b, 40, name) for name in ("one", "two")]
             outs = [self.finish(p) for p in both]
