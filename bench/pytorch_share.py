@@ -1,26 +1,26 @@
 #!/usr/bin/python3
 """pytorch_share -- unmodified PyTorch scripts under zico against the same scripts without it.
 
-    pytorch_share.py [--parts solo,alone,steady,mix,limit,threads] [--mixes 2,2f,...] [--jobs 0,1,2,3]
+    pytorch_share.py [--parts solo,alone,steady,mix,limit,threads] [--mixes 2,3,4,2f,3f] [--jobs 0,1,2,3]
                      [--rounds N] [--steps N] [--seconds N] [--threads 1,2] [--cores follow]
                      [--unmarked] [--results FILE] [--report]
 
-solo     step time under the hook over plain: both processes stay up and do --steps in turn, three times
-         a round; medians, page faults and switches beside them; turns in which the machine's cores
-         moved (distance.py) are left out
+solo     step time under the hook over plain: both processes stay up and do --steps in turn, six times
+         a round; medians, page faults and switches beside them
 alone    each script by itself, without zico, with one thread and with all cores
 mix      2, 3 and 4 scripts (MIXES below) whose solo peaks add up to 160 % of the budget: all at once without
          a limit (a core each), then under zico (--steady: these scripts repeat to the byte), from
          start to end; the kernel's figures beside the broker's; what jobs waited for
 steady   the same, but for --seconds once they are under way (SETTLE): work done per time, where one
          second of work is what a script does in a second alone with its best thread count.  One
-         after the other is 1 by this measure.  All of it for each distance of the cores by itself
+         after the other is 1 by this measure.  All of it wherever the machine's cores were (distance.py),
+         and behind it for each distance by itself
 limit    the same scripts without zico, each under its share of the same budget as ulimit -v:
          who dies
 threads  the mix of two with the default thread counts (all cores each), without and with zico
 
 solo comes first, then each round has alone and steady, so that what is compared is not far apart in time;
-mix, limit and threads are done once.  Some 40 minutes with the defaults, and a line for each figure.
+mix, limit and threads are done once.  Some 45 minutes with the defaults, and a line for each figure.
 Every figure is a line of --results (default out/pytorch-share.jsonl, added to), so the parts may
 run at different times; --report prints the tables from that file (medians) and runs nothing.  The
 aims, and whether they were reached, are at the end.
@@ -68,7 +68,7 @@ JOBS = [
 AGAIN = Job("transformer again", 13, [*JOBS[0].words, "--lr", "0.0003", "--seed", "2"])
 
 # Two that share a budget need tides that leave room for each other: the transformer's mean is half of its peak,
-# mobilenet_v2's is 0.72 of it.  The mixes with an f (full) have little room by nature.
+# mobilenet_v2's is 0.72 of it.  The mixes with an f (full) have little room by nature: by request only.
 MIXES = {
     "2": [JOBS[0], AGAIN],
     "2f": [JOBS[0], JOBS[1]],
@@ -81,7 +81,7 @@ MIXES = {
 WARM_STEPS = 4  # make buffers, teach the broker; not counted
 SETTLE = 20  # seconds after these: until then scripts still find out when to begin beside each other ...
 SETTLE_ZICO = 60  # ... and the policy whether they should: it tries both ways first, some of the longest steps each
-SOLO_TURNS = 3  # of each side in a round
+SOLO_TURNS = 6  # of each side in a round
 
 
 def words(job, steps=None):
@@ -324,14 +324,15 @@ def part_alone(args, results):
         for threads in args.threads:
             others, begin = Others(), time.perf_counter()
             with distance.Looks() as looks:
-                script = Clocked(words(job), env(threads))
+                script = Clocked(words(job, job.steps + WARM_STEPS), env(threads))
                 script.reader.join()
                 code = script.process.wait()
             if code != 0:
                 sys.exit(f"pytorch_share: {job.name} failed ({code})")
-            results.add(part="alone", job=job.name, threads=threads, seconds=time.perf_counter() - begin,
+            results.add(part="alone", job=job.name, threads=threads,
+                        seconds=script.ends[job.steps - 1] - begin,  # as many steps as in a mix
                         others=others.cores(),
-                        stretches=rates_in([script], looks, script.ends[WARM_STEPS - 1], script.ends[-1]))
+                        seen=rates_in([script], looks, script.ends[WARM_STEPS - 1], script.ends[-1]))
 
 
 def peaks(results):
@@ -430,9 +431,10 @@ def await_all(scripts, done, watch=None):
 
 
 def rates_in(scripts, looks, begin, end):
-    """[distance of the cores, seconds, steps per second of each] for each stretch in which they stayed."""
-    return [[ns, b - a, [s.steps(a, b) / (b - a) for s in scripts]]
-            for a, b, ns in looks.within(begin, end) if b - a >= distance.STRETCH]
+    """[distance of the cores, seconds, steps per second of each]: of the whole time, where the distance is
+    None, and of each stretch in which they stayed."""
+    still = [x for x in looks.within(begin, end) if x[1] - x[0] >= distance.STRETCH]
+    return [[ns, b - a, [s.steps(a, b) / (b - a) for s in scripts]] for a, b, ns in [(begin, end, None), *still]]
 
 
 def rates(args, commands, environment, watch=None):
@@ -536,7 +538,7 @@ def interval(values):
 def report_solo(results):
     """The ratios that were found, with their names."""
     found = []
-    rows = [r for r in results.of("solo") if distance.is_same(r["apart"])]
+    rows = results.of("solo")
     if rows:
         print("| script, threads | solo peak | step, plain | step, under zico | ratio (95 %) | rounds | faults a step "
               "| switches a step | system time | broker |\n| --- " + "| ---: " * 9 + "|")
@@ -596,9 +598,15 @@ def report_mix(results):
         print(f"  {r['n']}: {r['looks']} looks, waits {r['waits']}, ends {r['ends']}")
 
 
+def stretches_near(found, near):
+    """Of what rates_in found: (seconds, steps per second) with the cores so far apart; wherever they were if near is None."""
+    return [(seconds, rate) for ns, seconds, rate in found
+            if (ns is None if near is None else ns is not None and near[0] <= ns <= near[1])]
+
+
 def rate_near(found, near):
     """Steps per second over all stretches with the cores so far apart, weighted by their length; None: there are none."""
-    mine = [(seconds, rate) for ns, seconds, rate in found if near[0] <= ns <= near[1]]
+    mine = stretches_near(found, near)
     total = sum(seconds for seconds, _ in mine)
     return [sum(t * r for (t, _), r in zip(mine, each)) / total
             for each in zip(*(rate for _, rate in mine))] if mine else None
@@ -608,10 +616,10 @@ def best_steps(results, near):
     """Each job's step alone with its best thread count, while the cores were so far apart."""
     found = collections.defaultdict(list)
     for r in results.of("alone"):
-        found[r["job"], r["threads"]] += r["stretches"]
+        found[r["job"], r["threads"]] += r["seen"]
     best = {}
-    for (job, threads), stretches in found.items():
-        rate = rate_near(stretches, near)
+    for (job, threads), seen in found.items():
+        rate = rate_near(seen, near)
         if rate and (job not in best or 1 / rate[0] < best[job][0]):
             best[job] = (1 / rate[0], threads)
     return with_again(best)
@@ -632,7 +640,7 @@ def show_mix_near(n, rows, solo, near):
     has_gain = free >= 1.05
     kept = (zico - 1) / (free - 1) if has_gain else zico / max(1, free)
     gain = f"{kept:.2f}" if has_gain else f"none to have; {kept:.2f} of the better"
-    seconds = {side: sum(t for r in rows for ns, t, _ in r[side] if near[0] <= ns <= near[1]) for side in work}
+    seconds = {side: sum(t for r in rows for t, _ in stretches_near(r[side], near)) for side in work}
     print(f"| {n} | {last['budget'] >> 20} MiB | {max(r['booked'] for r in rows) >> 20} MiB | "
           f"{max(r['kernel'] for r in rows) >> 20} MiB | {(last['budget'] + last['baseline']) >> 20} MiB | 1 | "
           f"{free:.2f} | {zico:.2f} | {gain} | {min(work['zico']) * len(work['zico']):.2f} | "
@@ -661,9 +669,9 @@ def report_steady(results):
     if not rows:
         return []
     seen = [x for r in rows for side in ("free", "zico") for x in r[side]]
-    seen += [x for r in results.of("alone") for x in r["stretches"]]
-    found = show_mixes_near(results, rows, (0, math.inf), "wherever the cores were")
-    for near in distance.ranges(x[0] for x in seen):
+    seen += [x for r in results.of("alone") for x in r["seen"]]
+    found = show_mixes_near(results, rows, None, "wherever the cores were")
+    for near in distance.ranges(x[0] for x in seen if x[0] is not None):
         show_mixes_near(results, rows, near, f"of these, cores {near[0]} to {near[1]} ns apart")
     for r in rows:
         print(f"  {r['n']}: {r['looks']} looks, waits {r['waits']}, cores {r['cores']}")
@@ -722,7 +730,7 @@ def main():
     p.add_argument("--unmarked", action="store_true", help="solo: scripts whose steps nobody marks")
     p.add_argument("--cores", default="follow", help="of zico's side: follow or fixed:N")
     p.add_argument("--threads", default="1,2")
-    p.add_argument("--mixes", default="2,2f,3,4")
+    p.add_argument("--mixes", default="2,3,4")
     p.add_argument("--jobs", default="0,1,2,3")
     p.add_argument("--parts", default=",".join(PARTS))
     p.add_argument("--results", default=os.path.join(SOURCE, "out/pytorch-share.jsonl"))
