@@ -1,6 +1,6 @@
 """share.py -- many jobs, one budget: zico against time multiplexing and against no limit at all.
 
-    make bench-share                          everything; about 90 minutes
+    make bench-share                          everything; about 80 minutes
     tools/bench-share.sh --quick              two mixes; about 15 minutes
     tools/bench-share.sh --mix pair-same      one mix in about seven minutes, appended
     tools/bench-share.sh --mix three --legs temporal,spatial,zico-65
@@ -21,17 +21,18 @@ and in runs of their own, since the jobs are started differently, each against i
     hold-65     zico at 65 %, jobs give memory back only at the end of a step (ZICO_HOLD=step)
     whole-65    zico at 65 %, each job keeps all cores (ZICO_CORES): cores are not divided
 
-Progress is a job's rate relative to its mean rate in the temporal legs just before and after; of a mix,
+Progress is a job's rate relative to its rate in the temporal legs of the same run; of a mix,
 the mean over its jobs.  Gain captured = (zico - temporal) / (spatial - temporal).  Rates come from the
 times at which steps end; a step across a bound counts in part.  The first round is not counted: memory is
 touched for the first time and tides are learnt.  Memory is what the kernel says: a process of its own looks
 at the blocks of the pool's memfd every 20 ms, plus what the jobs charged.  How busy others kept the machine
 is recorded with each leg; legs with more than 0.15 cores of foreign load are left out.
 
-A virtual machine's cores move about the real ones: at times they share a cache, at times they do not,
-and then a network that has both is half as slow again, while two with one each are not.  Where they are is in part
-an effect of what runs (programs that wake each other draw them together), so nothing is left out for it; but once a second
-bench/cores_apart measures it, and the report tells how often they were near each other.
+A virtual machine's cores move about the real ones every few seconds: at times they share a cache, at times they
+do not, and then a network that has both is half as slow again, while two with one each are not.  Left to chance that
+is a seventh of a leg's rate.  So bench/cores_apart looks where they are twice a second; rates are told
+for the time with the cores near each other, far apart and on the move by themselves, and put together as if they had been
+each for as long under every policy of the run.
 """
 import argparse
 import json
@@ -87,8 +88,9 @@ LEGS = {"temporal": ("temporal", None), "spatial": ("spatial", 130),
 APART = {"hold-65": {"ZICO_HOLD": "step"}, "whole-65": {"ZICO_CORES": f"fixed:{os.cpu_count()}"}}
 ORDER = [*LEGS, *APART]
 WARM = 4  # steps of each job before the first round
-LOOK = 1.0  # seconds from one look at the cores' distance to the next; each takes 3 ms
+LOOK = 0.5  # seconds from one look at the cores' distance to the next; each takes 3 ms
 NEAR = 130  # nanoseconds from one core to the other and back, if they share a cache
+LEAST = 1.5  # seconds with the cores in one way, on both sides, without which it does not count
 SETTLE = 0.8  # seconds at the beginning of a leg that are not counted
 JUDGED = 1.15  # gains are judged on mixes that gain so much without a limit
 QUIET = 0.15  # cores that others may use while we measure
@@ -241,26 +243,30 @@ class Run:
         self.peak()
         before, begin = status(self.socket), time.monotonic()
         used, own = cpu_used(), cpu_of(pids)
-        looks = []
+        looks = [(begin, distance.cores_apart())]
         while (left := end - time.monotonic()) > 0:
-            looks.append(distance.cores_apart())
             time.sleep(min(LOOK, left))
+            looks.append((time.monotonic(), distance.cores_apart()))
         end, after = time.monotonic(), status(self.socket)
         others = (cpu_used() - used - (cpu_of(pids) - own)) / (end - begin)
         steps = sum(sum(1 for x in j.ends if begin < x <= end) for j in self.jobs)
         changed = field(after, "exchanged_bytes") - field(before, "exchanged_bytes")
         return {
-            "time": (begin, end),
+            "looks": looks,
             "between_us": self.between(begin, end),
             "exchanged": changed / max(steps, 1),
             "kernel_peak": self.peak() + field(after, "private_bytes"),
             "others": others,
-            "apart_ns": looks,
             "p99_us": field(after, "decide_p99_ns") / 1e3,
         }
 
-    def rates(self, begin, end):
-        return [j.steps(begin, end) / (end - begin) for j in self.jobs]
+    def times(self, looks):
+        """From look to look: seconds, where the cores were, steps of each job."""
+        out = []
+        for (a, x), (b, y) in zip(looks, looks[1:]):
+            where = "near" if max(x, y) < NEAR else "far" if min(x, y) >= NEAR else "moving"
+            out.append([b - a, where, [j.steps(a, b) for j in self.jobs]])
+        return out
 
     def between(self, begin, end):
         """Median microseconds from a step's last kernel to the first one of another job's step, which follows it; negative
@@ -338,37 +344,69 @@ def run_legs(names, budget, legs, seconds, rounds, env, keep):
             for j in r.jobs:
                 if j.process.poll() is not None:
                     raise RuntimeError(f"{j.name} ended: {j.bad}")
-            seen["rate"] = r.rates(*seen["time"])
+            seen["times"] = r.times(seen.pop("looks"))
             if number >= len(legs):  # the first round is not counted
                 keep(legs[number % len(legs)], seen)
 
 
-def interval(values, middle):
-    """The middle, and the 95 % interval of a bootstrap over legs."""
-    rng = random.Random(1)
-    many = sorted(middle(rng.choices(values, k=len(values))) for _ in range(500))
-    return middle(values), many[12], many[-13]
+def rates_by_place(legs):
+    """Where the cores were: (seconds, steps per second of each job)."""
+    sums = {}
+    for seconds, where, steps in (t for leg in legs for t in leg["times"]):
+        total, done = sums.get(where, (0, [0] * len(steps)))
+        sums[where] = (total + seconds, [a + b for a, b in zip(done, steps)])
+    return {where: (total, [d / total for d in done]) for where, (total, done) in sums.items()}
+
+
+def compare(legs, turns):
+    """Each job's rate relative to taking turns, as if the cores had been where they were for as long on both sides; None
+    if they were nowhere long enough."""
+    mine, base = rates_by_place(legs), rates_by_place(turns)
+    weight = {w: mine[w][0] + base[w][0] for w in mine if w in base and min(mine[w][0], base[w][0]) >= LEAST}
+    if not weight:
+        return None
+
+    def mean(rates):
+        return [sum(weight[w] * rates[w][1][i] for w in weight) for i in range(len(legs[0]["times"][0][2]))]
+    return [a / b if b > 0 else math.nan for a, b in zip(mean(mine), mean(base))]
+
+
+def compare_runs(runs):
+    """The same over runs, each (legs, turns), by their number of legs."""
+    found = [(len(legs), r) for legs, turns in runs if (r := compare(legs, turns))]
+    total = sum(n for n, _ in found)
+    return [sum(n * x for (n, _), x in zip(found, each)) / total for each in zip(*(r for _, r in found))]
+
+
+def again(runs, rng):
+    """As many legs, drawn anew from those that were seen."""
+    return [(rng.choices(legs, k=len(legs)), rng.choices(turns, k=len(turns))) for legs, turns in runs]
 
 
 def judge(names, windows, total):
-    """Per configuration: progress of the mix and of its slowest job, relative to temporal.
-
-    A job that was behind at a leg's end is made up for in the next one, so a job's share is told by
-    the mean over legs; the progress of a mix by their median.
-    """
+    """Per configuration: progress of the mix and of its slowest job, relative to temporal, with the 95 % interval
+    of a bootstrap over legs."""
     out = {}
-    for key in [k for k in ORDER if windows.get(k)]:
-        ratios = [[r / b for r, b in zip(w["rate"], w["base"])] for w in windows[key]]
-        per_job = [statistics.mean(r[i] for r in ratios) for i in range(len(names))]
-        slowest = per_job.index(min(per_job))
+    for key in [k for k in ORDER if windows.get(k) and k != "temporal"]:
+        runs = [([w for w in windows[key] if w["run"] == run], [w for w in windows["temporal"] if w["run"] == run])
+                for run in sorted({w["run"] for w in windows[key]})]
+        runs = [(legs, turns) for legs, turns in runs if turns]
+        per_job = compare_runs(runs)
+        if not per_job:
+            continue
+        slowest, rng = per_job.index(min(per_job)), random.Random(1)
+        many = [r for _ in range(500) if (r := compare_runs(again(runs, rng)))]
+
+        def interval(of):
+            drawn = sorted(map(of, many))
+            return of(per_job), drawn[len(drawn) // 40], drawn[-1 - len(drawn) // 40]
         out[key] = {
-            "progress": interval([statistics.mean(r) for r in ratios], statistics.median),
-            "slowest": interval([r[slowest] for r in ratios], statistics.mean), "per_job": per_job,
+            "progress": interval(statistics.mean), "slowest": interval(lambda r: r[slowest]), "per_job": per_job,
             "exchanged": statistics.median(w["exchanged"] for w in windows[key]),
             "kernel_peak": max(w["kernel_peak"] for w in windows[key]) / total,
             "others": statistics.median(w["others"] for w in windows[key]),
             "p99_us": statistics.median(w["p99_us"] for w in windows[key]),
-            "legs": len(ratios),
+            "legs": len(windows[key]),
         }
     return out
 
@@ -632,22 +670,17 @@ class Results:
         return 1 + max([w["run"] for w in self.windows], default=0)
 
     def of(self, mix):
-        """Windows of a mix by what was measured, each with what taking turns made just before and after it."""
-        mine = [w for w in self.windows if w["mix"] == mix and w["others"] < QUIET]
+        """Windows of a mix in which nobody else ran, by what was measured."""
         out = {}
-        for w in mine:
-            turns = [t for t in mine if t["run"] == w["run"] and t["key"] == "temporal" and t is not w]
-            before = [t for t in turns if t["time"][0] < w["time"][0]][-1:]
-            after = [t for t in turns if t["time"][0] > w["time"][0]][:1]
-            base = [statistics.mean(r) for r in zip(*(t["rate"] for t in before + after))]
-            if base and min(base) > 0:
-                out.setdefault(w["key"], []).append({**w, "base": base})
+        for w in self.windows:
+            if w["mix"] == mix and w["others"] < QUIET:
+                out.setdefault(w["key"], []).append(w)
         return out
 
     def near_part(self):
-        """How often the cores were near each other."""
-        looks = [ns for w in self.windows for ns in w["apart_ns"]]
-        return sum(ns < NEAR for ns in looks) / max(1, len(looks))
+        """For how much of the time the cores were near each other."""
+        times = [t for w in self.windows for t in w["times"]]
+        return sum(t[0] for t in times if t[1] == "near") / max(1e-9, sum(t[0] for t in times))
 
 
 def report(results, opt):
@@ -670,7 +703,7 @@ def report(results, opt):
         over += [f"{mix} {k}" for k in check_budgets(found)]
     left_out = sum(w["others"] >= QUIET for w in results.windows)
     print(f"\n{left_out} of {len(results.windows)} legs left out, as other programs ran; the cores were near each "
-          f"other in {results.near_part():.0%} of all looks")
+          f"other for {results.near_part():.0%} of the time")
     show_aims(shown, over)
     if opt.json:
         with open(opt.json, "w", encoding="utf-8") as f:
@@ -706,7 +739,7 @@ def measure(mixes, results, opt):
         names = MIXES[mix]
         total = sum_of_peaks(results.solo, names)
         longest = max(1 / results.solo[n]["rate"] for n in names)
-        leg = min(16, max(opt.leg, 8 * len(names) * longest))  # in turn, the longest makes 8 steps
+        leg = min(10, max(opt.leg, 5 * len(names) * longest))  # in turn, the longest makes 5 steps
         runs = [(which, legs, {}) for which, legs in by_budget(opt.legs) if "legs" in opt.only]
         runs += [(k, ["temporal", "zico-65"], e) for k, e in APART.items() if k in opt.only
                  and (opt.mix or mix in SPLIT)]
@@ -719,9 +752,11 @@ def measure(mixes, results, opt):
                 if which in APART and key != "temporal":
                     key = which
                 results.add({"mix": mix, "key": key, "run": serial, **seen})
-                print(f"  {mix} {which} {key}: " + " ".join(f"{r:.2f}" for r in seen["rate"])
-                      + f" steps/s, others {seen['others']:.2f}, cores {min(seen['apart_ns'])} to "
-                      f"{max(seen['apart_ns'])} ns apart", flush=True)
+                seconds = sum(t[0] for t in seen["times"])
+                rates = [sum(t[2][i] for t in seen["times"]) / seconds for i in range(len(names))]
+                near = sum(t[0] for t in seen["times"] if t[1] == "near") / seconds
+                print(f"  {mix} {which} {key}: " + " ".join(f"{r:.2f}" for r in rates)
+                      + f" steps/s, others {seen['others']:.2f}, cores near {near:.0%}", flush=True)
             try:
                 run_legs(names, budget, legs, leg, opt.rounds, env, keep)
             except RuntimeError as e:
@@ -754,8 +789,8 @@ def main():
     p.add_argument("--legs", type=words(list(LEGS)), default=list(LEGS), help=f"of {','.join(LEGS)}")
     p.add_argument("--only", type=words(["legs", *APART]), default=None,
                    help=f"of {','.join(['legs', *APART])}; with --mix legs")
-    p.add_argument("--leg", type=float, default=6, help="seconds, at least; longer for long steps")
-    p.add_argument("--rounds", type=int, default=5, help="of the policies, besides the first")
+    p.add_argument("--leg", type=float, default=4, help="seconds, at least; longer for long steps")
+    p.add_argument("--rounds", type=int, default=6, help="of the policies, besides the first")
     p.add_argument("--results", default="out/share.jsonl", help="file that legs are appended to")
     p.add_argument("--report", action="store_true", help="measure nothing, show what was measured")
     p.add_argument("--json", help="file")
