@@ -4,6 +4,7 @@
  *   sweep      one sweep of a starter against 8 running jobs of 48 points each
  *   decision   one desk call that lets zico decide, 8 jobs on 8 cores, in mid-flight
  *   lease      one lease asked, granted and returned, 200 jobs, 4096 regions
+ *   tracking   one step of 400 regions that come and go: recorded by the job and by the broker, and learnt
  *   simulate   steps a minute of the simulator, 8 jobs
  */
 #include <stdio.h>
@@ -156,6 +157,36 @@ bench_desk(const char *name, size_t n_jobs, uint32_t n_cores, uint32_t budget_re
     if (k) print(name, sample, k);
 }
 
+/* -- recording a tide ------------------------------------------------------------------- */
+
+/* What both sides do for one step of a job that moves 800 MiB in regions of 2 MiB. */
+static void
+bench_tracking(uint64_t *sample, size_t n)
+{
+    enum { REGIONS = 400 };
+    zi_tide_recorder *rec[2];
+    zi_tide           tide;
+    zi_tide_learner   learner = {0};
+
+    for (int side = 0; side < 2; side++) must(zi_tide_recorder_new(&rec[side]));
+    for (size_t k = 0; k < n; k++) {
+        uint64_t at = 1000 * MS * k + MS, t0 = bench_now_ns();
+        for (int side = 0; side < 2; side++) {
+            zi_tide_recorder_begin(rec[side], at);
+            for (uint64_t i = 0; i < REGIONS; i++)
+                zi_tide_recorder_add(rec[side], at + i * MS / 8, 2 * MB);
+            for (uint64_t i = 0; i < REGIONS; i++)
+                zi_tide_recorder_add(rec[side], at + (REGIONS + i) * MS / 8,
+                                     -(int64_t)(2 * MB));
+            zi_tide_recorder_end(rec[side], at + 2 * REGIONS * MS / 8, &tide);
+        }
+        (void)zi_tide_learn(&learner, &tide);
+        sample[k] = bench_now_ns() - t0;
+    }
+    for (int side = 0; side < 2; side++) zi_tide_recorder_free(rec[side]);
+    print("tracking", sample, n);
+}
+
 static void
 bench_simulate(void)
 {
@@ -191,6 +222,7 @@ main(int argc, char **argv)
     bench_sweep(sample, N);
     bench_desk("decision", 8, 8, 100, false, sample, N);
     bench_desk("lease", 200, 64, 1200, true, sample, N);
+    bench_tracking(sample, N / 20);
     bench_simulate();
     return 0;
 }
