@@ -51,8 +51,9 @@ end_step(const zi_loop_options *o, zi_train_diag *diag, zi_loop_end *end)
     zi_exec *e = zi_engine_exec(o->engine);
 
     if (!zi_exec_is_in_step(e)) return ZICO_OK;
+    zico_status drained = zi_exec_drain(e); /* results are told after that: others wait */
     zico_status st = take_results(o, true, diag, end);
-    return st < 0 ? st : zi_exec_drain(e);
+    return st < 0 ? st : drained;
 }
 
 static zico_status
