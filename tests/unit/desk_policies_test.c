@@ -178,6 +178,50 @@ temporal_keeps_shares(void **state)
     close_office(&o);
 }
 
+/* Temporal: a job with short steps that asks again at once has its burst; one that pauses now and then, as it waits
+ * for its data, is not waited for, also after a pause that was short. */
+static void
+temporal_waits_for_who_asks_again(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "temporal", 10);
+    zi_job_id a = join_as(&o, (zi_job_spec){.claim_bytes = 8 * R});
+    zi_job_id b = join_as(&o, (zi_job_spec){.claim_bytes = 8 * R});
+    assert_true(begin(&o, b, 0));
+    assert_false(begin(&o, a, 0));
+    o.now += 1000 * MS;
+    end(&o, b, 0);
+    assert_true(heard(&o, a, ZI_EFFECT_GO).any);
+    assert_false(begin(&o, b, 1));
+    for (uint64_t step = 0; step < 3; step++) {
+        o.now += 10 * MS;
+        end(&o, a, step);
+        assert_false(heard(&o, b, ZI_EFFECT_GO).any);
+        o.now += MS / 20;
+        assert_true(begin(&o, a, step + 1));
+    }
+    o.now += 10 * MS;
+    end(&o, a, 3);
+    assert_false(heard(&o, b, ZI_EFFECT_GO).any);
+    at(&o, o.now + 20 * MS); /* its data is not there */
+    assert_true(heard(&o, b, ZI_EFFECT_GO).any);
+    assert_false(begin(&o, a, 4));
+    for (uint64_t step = 4; step < 6; step++) {
+        o.now += 1000 * MS;
+        end(&o, b, step - 3);
+        assert_true(heard(&o, a, ZI_EFFECT_GO).any);
+        assert_false(begin(&o, b, step - 2));
+        o.now += 10 * MS;
+        end(&o, a, step);
+        assert_true(heard(&o, b, ZI_EFFECT_GO).any);
+        o.now += MS / 20;
+        assert_false(begin(&o, a, step + 1));
+    }
+    close_office(&o);
+}
+
 /* Spatial: reserved peaks fit the budget; who does not fit waits until somebody leaves. */
 static void
 spatial_admits_by_peak(void **state)
@@ -390,6 +434,7 @@ main(void)
         cmocka_unit_test(killed_in_the_lane_that_moves),
         cmocka_unit_test(broker_dies_while_a_lane_moves),
         cmocka_unit_test(temporal_keeps_shares),
+        cmocka_unit_test(temporal_waits_for_who_asks_again),
         cmocka_unit_test(spatial_admits_by_peak),
         cmocka_unit_test(policies_by_name),
         cmocka_unit_test(commands_grow_alone),
