@@ -1,8 +1,8 @@
 """distance.py -- how far apart the cores are while something is measured.
 
 A virtual machine's cores move about the real ones.  While they share a cache, a network that trains with both is
-half as fast again as while they do not, and two networks with a core each are not.  So figures are only
-compared with figures that were taken with the cores as far apart.
+half as fast again as while they do not, and two networks with a core each are not.  So benchmarks look where the
+cores are, and tell figures for each distance by itself.
 """
 import os
 import subprocess

@@ -303,13 +303,12 @@ def take_turns(args, job, threads, results):
             side.go(WARM_STEPS)
         before = cpu_seconds(b.pid)
         for i in range(SOLO_TURNS * args.rounds):
-            got, apart = {}, [distance.cores_apart()]
+            got = {}
             for name, side in ((("plain", plain), ("under", under))[::1 - 2 * (i % 2)]):
                 got[name] = side.go(args.steps)
-                apart.append(distance.cores_apart())
             name = job.name + (", no steps" if args.unmarked else "")
             results.add(part="solo", job=name, threads=threads, plain=got["plain"],
-                        under=got["under"], peak=b.status()["peak_bytes"], apart=apart,
+                        under=got["under"], peak=b.status()["peak_bytes"],
                         broker_cpu=(cpu_seconds(b.pid) - before) / (i + 1) / args.steps)
 
 

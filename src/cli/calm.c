@@ -3,8 +3,8 @@
  * libgomp lets a thread of a team spin for 300000 rounds, some ten milliseconds, when its work is
  * done.  Alone that saves a wake-up; beside others it takes a core from whoever has its turn: at
  * each change from two cores to one, and at each end of a step.  Two networks that take turns
- * lost a fifth of their time by it; with 1000 rounds they lose nothing, and alone neither.  libgomp reads the variable when
- * it is loaded, so a command that finds it unset starts itself once more.
+ * lost a fifth of their time by it.  libgomp reads the variable when it is loaded, so a command that
+ * finds it unset starts itself once more.
  */
 #include "cli/commands.h"
 

@@ -17,8 +17,7 @@ typedef struct temporal {
     zi_policy_shares shares;
     zi_job_id        last; /* whose step ended last */
     uint64_t         last_ns;
-    uint64_t         gap_ns
-        [ZI_LEDGER_JOBS_MAX]; /* from a step's end to asking again, the longest of late */
+    uint64_t         gap_ns[ZI_LEDGER_JOBS_MAX]; /* longest of late, see note_gap */
 } temporal;
 
 static zico_status
@@ -30,7 +29,8 @@ temporal_init(void *state, const char *arg, uint64_t seed)
     return arg[0] ? ZICO_E_ARG : ZICO_OK;
 }
 
-/* As long as it takes to ask again, and half as long on top; who waits for its data now and then is not waited for. */
+/* As long as it takes to ask again, and half as long on top; nobody waits for who pauses, for its
+ * data perhaps. */
 static uint64_t
 grace_until(const temporal *t)
 {
@@ -38,12 +38,15 @@ grace_until(const temporal *t)
     return gap < GAP_NS ? t->last_ns + GRACE_NS + gap + gap / 2 : t->last_ns;
 }
 
-/* The longest gap of late; a single long one is forgotten after half a dozen steps. */
+/* From a step's end to asking again: a longer gap counts at once, and a single long one is
+ * forgotten after half a dozen steps. */
 static void
-note_gap(uint64_t *gap_ns, uint64_t now_ns)
+note_gap(temporal *t, zi_job_id job, uint64_t gap_ns)
 {
-    if (now_ns > 2 * GAP_NS) now_ns = 2 * GAP_NS;
-    *gap_ns = now_ns >= *gap_ns ? now_ns : *gap_ns - (*gap_ns - now_ns) / 8;
+    uint64_t *known = &t->gap_ns[job];
+
+    if (gap_ns > 2 * GAP_NS) gap_ns = 2 * GAP_NS;
+    *known = gap_ns >= *known ? gap_ns : *known - (*known - gap_ns) / 8;
 }
 
 /* Is the job that just ended a step about to ask again, and before all others in turn? */
@@ -77,7 +80,7 @@ temporal_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out
 
     if (ev->kind == ZI_EVENT_JOIN) zi_policy_shares_join(&t->shares, v, ev->job);
     if (ev->kind == ZI_EVENT_STEP_ASK && v->job[ev->job].id == t->last)
-        note_gap(&t->gap_ns[t->last], ev->now_ns - t->last_ns);
+        note_gap(t, t->last, ev->now_ns - t->last_ns);
     if (ev->kind == ZI_EVENT_STEP_END) {
         const zi_job_view *j = &v->job[ev->job];
         zi_policy_shares_use(&t->shares, j, ev->now_ns - j->began_ns);
