@@ -78,7 +78,10 @@ temporal_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out
 {
     temporal *t = state;
 
-    if (ev->kind == ZI_EVENT_JOIN) zi_policy_shares_join(&t->shares, v, ev->job);
+    if (ev->kind == ZI_EVENT_JOIN) {
+        zi_policy_shares_join(&t->shares, v, ev->job);
+        t->gap_ns[v->job[ev->job].id] = 0; /* the number may have been another's */
+    }
     if (ev->kind == ZI_EVENT_STEP_ASK && v->job[ev->job].id == t->last)
         note_gap(t, t->last, ev->now_ns - t->last_ns);
     if (ev->kind == ZI_EVENT_STEP_END) {

@@ -219,6 +219,17 @@ temporal_waits_for_who_asks_again(void **state)
         o.now += MS / 20;
         assert_false(begin(&o, a, step + 1));
     }
+    expect_ok(zi_desk_leave(o.d, a, o.now));
+    zi_job_id fresh = join_as(&o, (zi_job_spec){.claim_bytes = 8 * R});
+    assert_int_equal(a, fresh); /* its number, but not its pauses */
+    assert_false(begin(&o, fresh, 0));
+    o.now += 1000 * MS;
+    end(&o, b, 3);
+    assert_true(heard(&o, fresh, ZI_EFFECT_GO).any);
+    assert_false(begin(&o, b, 4));
+    o.now += 10 * MS;
+    end(&o, fresh, 0);
+    assert_false(heard(&o, b, ZI_EFFECT_GO).any);
     close_office(&o);
 }
 
