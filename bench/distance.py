@@ -51,16 +51,17 @@ def ranges(distances):
 
 
 class Looks:
-    """Looks once a second, as long as it is open."""
+    """Looks once a second, or as often as is said, as long as it is open."""
 
-    def __init__(self):
+    def __init__(self, every=1.0):
+        self.every = every
         self.looks = [(time.perf_counter(), cores_apart())]  # if it cannot be told, we hear of it here
         self.over = threading.Event()
         self.thread = threading.Thread(target=self.run)
         self.thread.start()
 
     def run(self):
-        while not self.over.wait(1):
+        while not self.over.wait(self.every):
             self.looks.append((time.perf_counter(), cores_apart()))
 
     def within(self, begin, end):

@@ -7,9 +7,9 @@
     tools/bench-share.sh --mix three --only hold-65
     tools/bench-share.sh --report             tables and picture of all that was appended
 
-A machine drifts by more than policies differ.  So a mix of native jobs is started once for each
-budget, and the policies decide in turn (`--policy relay:...`), some seconds each, round after round.
-The budget stays as it is meanwhile: after it was lowered, pages are touched anew for seconds.
+A machine drifts by more than policies differ.  So a mix of native jobs is started once, and the policies decide in
+turn (`--policy relay:...`), each with its own budget, some seconds each, round after round.  Budgets fall during a
+round; the first leg after one was raised has some seconds more to touch the pages that it may have now.
 
     temporal    one step at a time, the runner has all cores; the yardstick
     spatial     as much memory as all want together: what sharing can gain at most
@@ -50,7 +50,6 @@ import threading
 import time
 
 import distance
-from step_count import steps_between
 
 BUILD = os.environ.get("ZI_BUILD_DIR", "build/release")
 ZICO = os.path.join(BUILD, "zico")
@@ -87,11 +86,15 @@ LEGS = {"temporal": ("temporal", None), "spatial": ("spatial", 130),
         **{f"zico-{b}": ("zico", b) for b in BUDGETS}, **{f"reserve-{b}": ("spatial", b) for b in (80, 65)}}
 APART = {"hold-65": {"ZICO_HOLD": "step"}, "whole-65": {"ZICO_CORES": f"fixed:{os.cpu_count()}"}}
 ORDER = [*LEGS, *APART]
+ROUND = ["temporal", "spatial", "zico-100", "zico-80", "reserve-80", "temporal", "zico-65", "reserve-65", "zico-55"]
+SHORT = {"temporal": "t", "spatial": "sp", "zico": "z"}
 WARM = 4  # steps of each job before the first round
 LOOK = 0.5  # seconds from one look at the cores' distance to the next; each takes 3 ms
 NEAR = 130  # nanoseconds from one core to the other and back, if they share a cache
 LEAST = 1.5  # seconds with the cores in one way, on both sides, without which it does not count
-SETTLE = 0.8  # seconds at the beginning of a leg that are not counted
+PAUSE = 0.15  # seconds between two legs, at least, in which nobody begins (relay.c)
+EDGE = PAUSE / 2
+RISE = 2.0  # seconds that are not counted where the budget rose: pages are touched
 JUDGED = 1.15  # gains are judged on mixes that gain so much without a limit
 QUIET = 0.15  # cores that others may use while we measure
 
@@ -192,7 +195,8 @@ class Job:
         self.bad = self.process.stderr.read()
 
     def steps(self, begin, end):
-        return steps_between(self.ends, begin, end)
+        """Parts of steps that were computed in this time."""
+        return sum(max(0.0, min(e, end) - max(b, begin)) / (e - b) for b, e in self.kernels)
 
 
 class Run:
@@ -220,6 +224,7 @@ class Run:
         self.sampler.start()
         self.jobs = [Job(n, i, self.socket, steps, dict(clean, **(env or {})))
                      for i, n in enumerate(names)]
+        self.looks = distance.Looks(LOOK)
 
     def warm_up(self, steps, limit=120):
         """Until every job has made so many steps."""
@@ -228,10 +233,13 @@ class Run:
             if time.monotonic() > until:
                 raise RuntimeError("too slow: " + ", ".join(
                     f"{j.name} {len(j.ends)}" for j in self.jobs))
-            for j in self.jobs:
-                if j.process.poll() is not None:
-                    raise RuntimeError(f"{j.name} ended: {j.bad}")
+            self.check()
             time.sleep(0.05)
+
+    def check(self):
+        for j in self.jobs:
+            if j.process.poll() is not None:
+                raise RuntimeError(f"{j.name} ended: {j.bad}")
 
     def peak(self):
         self.pipe.send("ask")
@@ -243,16 +251,12 @@ class Run:
         self.peak()
         before, begin = status(self.socket), time.monotonic()
         used, own = cpu_used(), cpu_of(pids)
-        looks = [(begin, distance.cores_apart())]
-        while (left := end - time.monotonic()) > 0:
-            time.sleep(min(LOOK, left))
-            looks.append((time.monotonic(), distance.cores_apart()))
+        time.sleep(max(0, end - begin))
         end, after = time.monotonic(), status(self.socket)
         others = (cpu_used() - used - (cpu_of(pids) - own)) / (end - begin)
         steps = sum(sum(1 for x in j.ends if begin < x <= end) for j in self.jobs)
         changed = field(after, "exchanged_bytes") - field(before, "exchanged_bytes")
         return {
-            "looks": looks,
             "between_us": self.between(begin, end),
             "exchanged": changed / max(steps, 1),
             "kernel_peak": self.peak() + field(after, "private_bytes"),
@@ -260,13 +264,21 @@ class Run:
             "p99_us": field(after, "decide_p99_ns") / 1e3,
         }
 
-    def times(self, looks):
-        """From look to look: seconds, where the cores were, steps of each job."""
-        out = []
-        for (a, x), (b, y) in zip(looks, looks[1:]):
-            where = "near" if max(x, y) < NEAR else "far" if min(x, y) >= NEAR else "moving"
-            out.append([b - a, where, [j.steps(a, b) for j in self.jobs]])
-        return out
+    def times(self, begin, end, since):
+        """The leg between two bounds of time, from look to look: seconds, where the cores were, steps of each job.  It
+        lasts until the last step that began in it has ended, and begins when those of the leg before have, or at `since`."""
+        kernels = [k for j in self.jobs for k in j.kernels]
+        mine = [e for b, e in kernels if begin + EDGE <= b < end + EDGE]
+        if not mine:
+            return []
+        first = max([since] + [e for b, e in kernels if b < begin + EDGE])
+        bounds = [first] + [t for t, _ in self.looks.looks if first < t < max(mine)] + [max(mine)]
+        return [[b - a, self.where(a, b), [j.steps(a, b) for j in self.jobs]] for a, b in zip(bounds, bounds[1:]) if a < b]
+
+    def where(self, begin, end):
+        """Were the cores near each other?"""
+        seen = [ns for t, ns in self.looks.looks if begin - LOOK <= t <= end + LOOK]
+        return "near" if max(seen) < NEAR else "far" if min(seen) >= NEAR else "moving"
 
     def between(self, begin, end):
         """Median microseconds from a step's last kernel to the first one of another job's step, which follows it; negative
@@ -276,6 +288,7 @@ class Run:
         return statistics.median(gaps) * 1e6 if gaps else None
 
     def close(self):
+        self.looks.close()
         try:
             self.pipe.send("end")
         except OSError:
@@ -328,25 +341,54 @@ def measure_solo(names, plenty, folder):
     return found
 
 
-def run_legs(names, budget, legs, seconds, rounds, env, keep):
-    """Policies in turn over one set of jobs, so many rounds of legs of so many seconds."""
+def set_budget(socket, budget):
+    subprocess.run([ZICO, "limit", "--budget", str(budget), "--socket", socket], stdout=subprocess.DEVNULL, check=True)
+
+
+def await_budget(socket, budget, until):
+    """A lowered budget holds when the steps under way have ended."""
+    while field(status(socket), "budget_bytes") > budget:
+        if time.monotonic() > until:
+            raise RuntimeError(f"the budget is still above {budget} bytes")
+        time.sleep(0.02)
+
+
+def percents(legs):
+    """Each leg's budget.  Temporal keeps the one before it, or at the beginning of a round the largest."""
+    out = []
+    for key in legs:
+        out.append(LEGS[key][1] or (out[-1] if out else max(LEGS[k][1] or 0 for k in legs)))
+    return out
+
+
+def run_legs(names, total, legs, seconds, rounds, env, keep):
+    """Policies in turn over one set of jobs, each with its budget, so many rounds of legs of so many seconds."""
     seconds = round(seconds, 1)
-    policy = "relay:" + "+".join(LEGS[k][0][:2] for k in legs) + f"/{seconds:g}"
-    length = seconds * len(legs)
-    with Run(names, policy, budget, env=env) as r:
+    policy = "relay:" + "+".join(SHORT.get(LEGS[k][0], LEGS[k][0]) for k in legs) + f"/{seconds:g}"
+    budgets = [total * p // 100 for p in percents(legs)]
+    with Run(names, policy, max(budgets), env=env) as r:
         r.warm_up(WARM)
-        first = math.ceil((time.monotonic() + 0.1) / length) * length
+        first = math.ceil((time.monotonic() + 0.1) / (seconds * len(legs))) * seconds * len(legs)
+        legs_seen = []
         for number in range((1 + rounds) * len(legs)):
-            begin = first + number * seconds
-            time.sleep(max(0, begin + SETTLE - time.monotonic()))
-            seen = r.window(begin + seconds)
-            time.sleep(SETTLE)  # until the steps that were under way have ended
-            for j in r.jobs:
-                if j.process.poll() is not None:
-                    raise RuntimeError(f"{j.name} ended: {j.bad}")
-            seen["times"] = r.times(seen.pop("looks"))
-            if number >= len(legs):  # the first round is not counted
-                keep(legs[number % len(legs)], seen)
+            at, begin = number % len(legs), first + number * seconds
+            time.sleep(max(0, begin - time.monotonic()))
+            if budgets[at] != budgets[at - 1]:
+                set_budget(r.socket, budgets[at])
+            await_budget(r.socket, budgets[at], begin + seconds / 2)
+            legs_seen.append((at, begin, r.window(begin + seconds)))
+            r.check()
+            if number > len(legs):  # the first round is not counted; the leg before: all of its steps are over
+                tell(r, legs, seconds, (number - 1) // len(legs), legs_seen[-2], keep)
+        time.sleep(seconds)
+        tell(r, legs, seconds, rounds, legs_seen[-1], keep)
+
+
+def tell(r, legs, seconds, number, leg, keep):
+    at, begin, seen = leg
+    seen["times"] = r.times(begin, begin + seconds, begin + (RISE if legs[at] == "spatial" else PAUSE))
+    if seen["times"]:
+        keep(legs[at], number, seen)
 
 
 def rates_by_place(legs):
@@ -373,25 +415,37 @@ def compare(legs, turns):
 
 
 def compare_runs(runs):
-    """The same over runs, each (legs, turns), by their number of legs."""
-    found = [(len(legs), r) for legs, turns in runs if (r := compare(legs, turns))]
+    """The same over runs, each a list of rounds (legs, turns), by their number of legs."""
+    found = []
+    for rounds in runs:
+        legs, turns = [w for a, _ in rounds for w in a], [w for _, b in rounds for w in b]
+        if legs and turns and (r := compare(legs, turns)):
+            found.append((len(legs), r))
     total = sum(n for n, _ in found)
     return [sum(n * x for (n, _), x in zip(found, each)) / total for each in zip(*(r for _, r in found))]
 
 
+def rounds_of(windows, key):
+    """By run, the rounds in which the leg was measured: (its legs, temporal's)."""
+    runs = {}
+    for side, name in enumerate((key, "temporal")):
+        for w in windows.get(name, []):
+            runs.setdefault(w["run"], {}).setdefault(w["round"], ([], []))[side].append(w)
+    return [list(rounds.values()) for rounds in runs.values()
+            if any(a for a, _ in rounds.values()) and any(b for _, b in rounds.values())]
+
+
 def again(runs, rng):
-    """As many legs, drawn anew from those that were seen."""
-    return [(rng.choices(legs, k=len(legs)), rng.choices(turns, k=len(turns))) for legs, turns in runs]
+    """As many rounds, drawn anew from those that were seen: what the machine did for minutes, it did to all policies."""
+    return [rng.choices(rounds, k=len(rounds)) for rounds in runs]
 
 
 def judge(names, windows, total):
     """Per configuration: progress of the mix and of its slowest job, relative to temporal, with the 95 % interval
-    of a bootstrap over legs."""
+    of a bootstrap over rounds."""
     out = {}
     for key in [k for k in ORDER if windows.get(k) and k != "temporal"]:
-        runs = [([w for w in windows[key] if w["run"] == run], [w for w in windows.get("temporal", []) if w["run"] == run])
-                for run in sorted({w["run"] for w in windows[key]})]
-        runs = [(legs, turns) for legs, turns in runs if turns]
+        runs = rounds_of(windows, key)
         per_job = compare_runs(runs)
         if not per_job:
             continue
@@ -740,37 +794,28 @@ def measure(mixes, results, opt):
         total = sum_of_peaks(results.solo, names)
         longest = max(1 / results.solo[n]["rate"] for n in names)
         leg = min(10, max(opt.leg, 5 * len(names) * longest))  # in turn, the longest makes 5 steps
-        runs = [(which, legs, {}) for which, legs in by_budget(opt.legs) if "legs" in opt.only]
+        legs = [k for i, k in enumerate(ROUND) if k in opt.legs and k != ROUND[i - 1]]
+        runs = [("legs", legs, {})] if "legs" in opt.only else []
         runs += [(k, ["temporal", "zico-65"], e) for k, e in APART.items() if k in opt.only
                  and (opt.mix or mix in SPLIT)]
         for which, legs, env in runs:
-            budget = total * LEGS[legs[1]][1] // 100
-
             serial = results.next_run()
 
-            def keep(key, seen):
+            def keep(key, number, seen):
                 if which in APART and key != "temporal":
                     key = which
-                results.add({"mix": mix, "key": key, "run": serial, **seen})
+                results.add({"mix": mix, "key": key, "run": serial, "round": number, **seen})
                 seconds = sum(t[0] for t in seen["times"])
                 rates = [sum(t[2][i] for t in seen["times"]) / seconds for i in range(len(names))]
                 near = sum(t[0] for t in seen["times"] if t[1] == "near") / seconds
-                print(f"  {mix} {which} {key}: " + " ".join(f"{r:.2f}" for r in rates)
+                print(f"  {mix} {which} {number}/{opt.rounds} {key}: " + " ".join(f"{r:.2f}" for r in rates)
                       + f" steps/s, others {seen['others']:.2f}, cores near {near:.0%}", flush=True)
             try:
-                run_legs(names, budget, legs, leg, opt.rounds, env, keep)
+                run_legs(names, total, legs, leg, opt.rounds, env, keep)
             except RuntimeError as e:
                 failed.append(f"{mix} {which}: {e}")
                 print("  " + failed[-1], flush=True)
     return failed
-
-
-def by_budget(legs):
-    """A run for each budget: (its name, temporal and what has that budget)."""
-    runs = {}
-    for key in legs[1:]:
-        runs.setdefault(f"{LEGS[key][1]} %", ["temporal"]).append(key)
-    return list(runs.items())
 
 
 def words(allowed):

@@ -20,8 +20,8 @@
 #include <string.h>
 #include "base/check.h"
 
-#define LEGS_MAX  8u
-#define LEG_BYTES (128u << 10) /* the largest state that fits */
+#define LEGS_MAX  16u
+#define LEG_BYTES (512u << 10) /* the largest state that fits */
 #define SECONDS   6.0          /* of a leg, if nothing else is said */
 #define SETTLE_NS 150000000ull /* between two legs, at least */
 

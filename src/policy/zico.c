@@ -28,6 +28,14 @@
  *          step as foreseen gains one back.  From 6 points on a job takes turns (nobody beside
  *          it whose claim does not fit, too) until it is down to 2.  A job whose steps do not
  *          repeat reserves its claim for the whole step instead.
+ *   WHO BESIDE WHOM?  One job may be as fast beside another as alone, and a third be slowed down
+ *          by more than it gains.  Each step tells how long it took, beside whom and for how long;
+ *          from that each job learns by how much each neighbour slows it down.  What a set of jobs
+ *          does in a time is the sum of their progress, each weighed by a price that rises with
+ *          its lag.  A start must not lower that sum; of those that may start the one that raises
+ *          it most goes, and one who asks again in a moment and would do more is waited for.  So a
+ *          job that needs all cores is alone when its turn has come, and others run beside each
+ *          other when it has not.
  *   DOES IT PAY?  Where two tides fit together may be where the jobs hinder each other most (large
  *          feature maps, all of them waiting for the memory bus).  So the work done per time,
  *          in solo time, is measured epoch by epoch (five of the longest steps, after one to settle),
@@ -77,21 +85,40 @@
 #define TURNS_LEAST 0.97 /* of solo work: less was seen in single epochs only         */
 #define MARGIN      1.02 /* on shares: solo time is known to about so much               */
 #define BEHIND      0.5  /* ... from which on those who are ahead leave it the cores */
+#define PRICE       0.5 /* of progress: by how much it rises with a longest step of lag  */
+#define NEIGHBOURS  8u  /* that a job knows about                                      */
+#define TOGETHER    16u /* jobs that run at once, of which anything is learnt          */
+#define SLOWER      0.6 /* by how much of its solo time a stranger slows a job down    */
+#define SLOWER_MAX  8.0
+#define LEARN       0.2  /* of what a step took more or less than foreseen              */
+#define FORGET      0.01 /* of what was learnt, in each step without that neighbour     */
+
+/* What another job does to a job's pace: beside these its steps take 1 + the sum of `slower`
+ * times as long as alone. */
+typedef struct neighbour {
+    zi_job_id id;
+    float     slower; /* 0: never met */
+    float
+        met_ns; /* time beside it in the present step, as far as `slower` matters in it */
+} neighbour;
 
 typedef struct account {
-    double   lag_ns;  /* > 0: behind its temporal share */
-    uint64_t idle_ns; /* when its last step ended       */
-    uint64_t gap_ns;  /* from a step's end to the next asking, smoothed */
-    uint64_t n_mispredicted;
-    uint64_t best_ns; /* of its first steps, alone */
-    uint32_t n_steps; /* ended */
-    uint32_t points;  /* of distrust */
-    uint32_t n_good;  /* steps as foreseen in a row; the ramp */
-    double   done;    /* steps in this epoch, with the parts of those across its bounds */
-    double   per_ns[2]; /* steps in an epoch of sharing, of taking turns, as measured */
-    bool     takes_turns;
-    bool     warm;  /* past its first steps */
-    bool     alone; /* nobody was beside it in its present step */
+    double    lag_ns;  /* > 0: behind its temporal share */
+    uint64_t  idle_ns; /* when its last step ended       */
+    uint64_t  gap_ns;  /* from a step's end to the next asking, smoothed */
+    uint64_t  n_mispredicted;
+    uint64_t  best_ns; /* of its first steps, alone */
+    uint32_t  n_steps; /* ended */
+    uint32_t  points;  /* of distrust */
+    uint32_t  n_good;  /* steps as foreseen in a row; the ramp */
+    double    done; /* steps in this epoch, with the parts of those across its bounds */
+    double    per_ns[2]; /* steps in an epoch of sharing, of taking turns, as measured */
+    bool      takes_turns;
+    bool      warm;    /* past its first steps */
+    bool      alone;   /* nobody was beside it in its present step */
+    bool      watched; /* ... which was seen from its beginning */
+    double    work_ns; /* ... and of which so much solo time should be done by now */
+    neighbour beside[NEIGHBOURS];
 } account;
 
 /* Does running beside each other pay?  Steps of each job per time, epoch by epoch; weighed by what a
@@ -110,9 +137,12 @@ typedef struct trial {
 } trial;
 
 typedef struct zico {
-    trial    trial;
-    uint64_t last_ns;
-    account  job[ZI_LEDGER_JOBS_MAX];
+    trial     trial;
+    uint64_t  last_ns;
+    uint64_t  since_ns; /* these run beside each other and are not stalled: */
+    size_t    n_together;
+    zi_job_id together[TOGETHER];
+    account   job[ZI_LEDGER_JOBS_MAX];
 } zico;
 
 /* One decision's working set. */
@@ -126,6 +156,7 @@ typedef struct choice {
     uint64_t       keep;               /* of the budget, while ramping   */
     size_t         n_running, n_about; /* about to ask */
     size_t         n_on_time;          /* of those that run: not overdue */
+    size_t         running[TOGETHER];  /* the first of them */
     bool           turns;              /* somebody who takes turns is running */
     bool           fresh;              /* ... who is in its first steps       */
 } choice;
@@ -197,6 +228,7 @@ sum_up(choice *c, zico *z, const zi_view *v, uint64_t now_ns)
         if (solo_ns(j) > c->longest) c->longest = solo_ns(j);
         c->n_about += j->state == ZI_JOB_IDLE;
         if (j->state == ZI_JOB_RUNNING) {
+            if (c->n_running < TOGETHER) c->running[c->n_running] = i;
             c->n_running++;
             if (is_on_time(j, now_ns)) {
                 c->n_on_time++;
@@ -311,6 +343,22 @@ delay_from(const choice *c, size_t i, size_t also, uint64_t from_ns)
     return delay;
 }
 
+/* With job `also`, too: how long until job i could have a core? */
+static uint64_t
+until_core(const choice *c, size_t i, size_t also)
+{
+    uint64_t soonest = (uint64_t)solo_ns(&c->v->job[also]);
+
+    if (c->v->job[i].state == ZI_JOB_RUNNING || c->n_running + 1 < c->v->n_cores)
+        return 0;
+    for (size_t k = 0; k < c->v->n_jobs; k++) {
+        if (c->v->job[k].state != ZI_JOB_RUNNING) continue;
+        uint64_t rest = zi_sweep_rest(&c->v->job[k], c->now_ns);
+        if (rest < soonest) soonest = rest;
+    }
+    return soonest;
+}
+
 /* The farthest behind that job i will be at any of its next beginnings, if job `also` starts
  * now: looked at for steps that would begin soon, after a quarter and after half of that
  * step, with i at work until then. */
@@ -321,6 +369,7 @@ lag_beside(const choice *c, size_t i, size_t also)
     double             share = weight(j) / c->weights, worst = -c->longest;
     double             length = solo_ns(&c->v->job[also]);
     uint64_t rest = j->state == ZI_JOB_RUNNING ? zi_sweep_rest(j, c->now_ns) : 0;
+    uint64_t core = until_core(c, i, also);
 
     if (runs_alone(c->z, j)) /* begins when nobody runs any more */
         return lag_after(c, i,
@@ -328,12 +377,154 @@ lag_beside(const choice *c, size_t i, size_t also)
     for (int k = 0; k < 3; k++) {
         uint64_t from = (uint64_t)(length * 0.25 * k);
         if (from < rest) from = rest;
+        if (from < core) from = core;
         uint64_t begins = delay_from(c, i, also, from);
         double   wait = begins == UINT64_MAX ? c->longest : (double)(begins - from);
-        double   lag = lag_of(c, i) - (1 - share) * (double)from + share * wait;
+        double   lag = lag_of(c, i) - (1 - share) * (double)(from - core) + share * wait;
         if (lag > worst) worst = lag;
     }
     return worst;
+}
+
+/* -- who runs well beside whom? ----------------------------------------------------------- */
+
+static neighbour *
+find_neighbour(account *a, zi_job_id id)
+{
+    for (size_t k = 0; k < NEIGHBOURS; k++)
+        if (a->beside[k].slower > 0 && a->beside[k].id == id) return &a->beside[k];
+    return NULL;
+}
+
+/* A stranger takes the place of whoever was beside it for the shortest time. */
+static neighbour *
+meet(account *a, zi_job_id id)
+{
+    neighbour *known = find_neighbour(a, id), *least = &a->beside[0];
+
+    if (known) return known;
+    for (size_t k = 0; k < NEIGHBOURS; k++) {
+        if (a->beside[k].slower <= 0) {
+            least = &a->beside[k];
+            break;
+        }
+        if (a->beside[k].met_ns < least->met_ns) least = &a->beside[k];
+    }
+    *least = (neighbour){.id = id, .slower = (float)SLOWER};
+    return least;
+}
+
+static double
+slower_beside(zico *z, zi_job_id id, zi_job_id other)
+{
+    const neighbour *n = find_neighbour(&z->job[id], other);
+    return n ? n->slower : SLOWER;
+}
+
+/* Time passed with the same jobs at work. */
+static void
+note_time(zico *z, uint64_t now_ns)
+{
+    double passed = (double)(now_ns - z->since_ns);
+
+    for (size_t i = 0; i < z->n_together && passed > 0; i++) {
+        account *a = &z->job[z->together[i]];
+        double   pace = 1;
+        for (size_t k = 0; k < z->n_together; k++)
+            if (k != i) pace += meet(a, z->together[k])->slower;
+        a->work_ns += passed / pace;
+        for (size_t k = 0; k < z->n_together; k++)
+            if (k != i)
+                meet(a, z->together[k])->met_ns += (float)(passed / (pace * pace));
+    }
+    z->since_ns = now_ns;
+}
+
+static void
+note_together(zico *z, const zi_view *v)
+{
+    z->n_together = 0;
+    for (size_t i = 0; i < v->n_jobs; i++) {
+        const zi_job_view *j = &v->job[i];
+        if (j->state != ZI_JOB_RUNNING || j->stalled) continue;
+        if (z->n_together == TOGETHER) { /* nothing can be told of so many */
+            z->n_together = 0;
+            return;
+        }
+        z->together[z->n_together++] = j->id;
+    }
+}
+
+/* Its number goes to another. */
+static void
+forget_job(zico *z, zi_job_id id)
+{
+    z->job[id] = (account){0};
+    for (size_t i = 0; i < ZI_LEDGER_JOBS_MAX; i++) {
+        neighbour *n = find_neighbour(&z->job[i], id);
+        if (n) n->slower = 0;
+    }
+}
+
+static void
+watch_step(account *a)
+{
+    a->watched = true;
+    a->work_ns = 0;
+    for (size_t k = 0; k < NEIGHBOURS; k++) a->beside[k].met_ns = 0;
+}
+
+/* A step is over.  If more than all of it should have been done in that time, its neighbours slow it down
+ * by more than was thought, each for its part in it. */
+static void
+learn_neighbours(account *a, double solo)
+{
+    double error = solo > 0 ? a->work_ns / solo - 1 : 0, sum = 0.05;
+
+    if (!a->watched || solo <= 0) return;
+    for (size_t k = 0; k < NEIGHBOURS; k++) {
+        double met = a->beside[k].met_ns / solo;
+        sum += met * met;
+    }
+    for (size_t k = 0; k < NEIGHBOURS; k++) {
+        neighbour *n = &a->beside[k];
+        double     slower = n->slower + LEARN * error * (n->met_ns / solo) / sum;
+        if (n->slower <= 0) continue;
+        if (n->met_ns <= 0) slower += FORGET * (SLOWER - slower);
+        n->slower = (float)(slower < 0.01         ? 0.01
+                            : slower > SLOWER_MAX ? SLOWER_MAX
+                                                  : slower);
+    }
+    a->watched = false;
+}
+
+/* What a job's progress is worth: the more, the farther it is behind. */
+static double
+price(const choice *c, size_t i)
+{
+    double lag = c->longest > 0 ? PRICE * lag_of(c, i) / c->longest : 0;
+    return lag < 0 ? 1 / (1 - lag) : 1 + lag;
+}
+
+/* What those that run do in a time, with two more (SIZE_MAX: nobody); 0 if nothing is known of so many. */
+static double
+worth_of(const choice *c, size_t also, size_t third)
+{
+    size_t job[TOGETHER + 2], n = 0;
+    double sum = 0;
+
+    if (c->n_running > TOGETHER) return 0;
+    for (size_t k = 0; k < c->n_running; k++) job[n++] = c->running[k];
+    if (also != SIZE_MAX) job[n++] = also;
+    if (third != SIZE_MAX) job[n++] = third;
+    for (size_t i = 0; i < n; i++) {
+        double pace = 1;
+        for (size_t k = 0; k < n; k++)
+            if (k != i)
+                pace += slower_beside(c->z, c->v->job[job[i]].id, c->v->job[job[k]].id);
+        sum += price(c, job[i]) / pace;
+    }
+    return sum;
 }
 
 /* -- does sharing pay? ------------------------------------------------------------------- */
@@ -524,7 +715,7 @@ cost_of(const choice *c, size_t i, const size_t *victim, size_t n_victims)
 
 typedef struct pick {
     size_t   job; /* SIZE_MAX: nobody */
-    double   cost;
+    double   cost, worth;
     uint64_t wake_ns;
 } pick;
 
@@ -573,13 +764,44 @@ may_run_beside(const choice *c, size_t i)
     return peaks_fit(c, i) || (!c->turns && !runs_alone(c->z, &c->v->job[i]));
 }
 
-/* Of the candidates that fit now: the one farthest behind among those whose worst victim
- * would be about as little behind as possible. */
+/* What is done in a time if job i starts; where nobody runs, with the best neighbour for it. */
+static double
+worth_starting(const choice *c, size_t i)
+{
+    double best = worth_of(c, i, SIZE_MAX);
+
+    for (size_t k = 0; c->n_running == 0 && c->v->n_cores > 1 && k < c->v->n_jobs; k++) {
+        if (k == i || !is_victim(c, k)) continue;
+        double with = worth_of(c, i, k);
+        if (with > best) best = with;
+    }
+    return best;
+}
+
+/* Does somebody who asks again in a moment do so much more that it is worth the time until then? */
+static bool
+better_to_wait(const choice *c, double worth)
+{
+    for (size_t i = 0; i < c->v->n_jobs && c->n_about > 0; i++) {
+        const zi_job_view *j = &c->v->job[i];
+        const account     *a = &c->z->job[j->id];
+        if (!a->warm || !is_about_to_ask(c->z, j, c->now_ns) || !may_run_beside(c, i))
+            continue;
+        double lost = (double)a->gap_ns / solo_ns(j);
+        if (worth_starting(c, i) <= worth * (1 + lost)) continue;
+        if (peaks_fit(c, i) || delay_from(c, i, SIZE_MAX, 0) == 0) return true;
+    }
+    return false;
+}
+
+/* Of the candidates that fit now and whose worst victim would be about as little behind as
+ * possible, the one with which most is done; but one that is late goes before them. */
 static pick
 choose(const choice *c, zi_out *out)
 {
     size_t candidate[CANDIDATES], victim[VICTIMS];
-    double cost[CANDIDATES], least = 0;
+    double cost[CANDIDATES], worth[CANDIDATES], least = 0;
+    double now = c->n_on_time > 0 ? worth_of(c, SIZE_MAX, SIZE_MAX) : 0;
     bool   fits[CANDIDATES] = {false}, any = false;
     size_t n = most_behind(c, is_asking, candidate, CANDIDATES);
     size_t n_victims = most_behind(c, is_victim, victim, VICTIMS);
@@ -587,7 +809,8 @@ choose(const choice *c, zi_out *out)
 
     for (size_t k = 0; k < n; k++) {
         uint64_t delay;
-        if (!may_run_beside(c, candidate[k])) {
+        worth[k] = worth_starting(c, candidate[k]);
+        if (!may_run_beside(c, candidate[k]) || worth[k] < now) {
             say(c, out, candidate[k], ZI_REASON_TURN);
         } else if (!peaks_fit(c, candidate[k]) &&
                    (delay = delay_from(c, candidate[k], SIZE_MAX, 0)) > 0) {
@@ -599,12 +822,19 @@ choose(const choice *c, zi_out *out)
             fits[k] = any = true;
         }
     }
-    for (size_t k = 0; k < n && best.job == SIZE_MAX; k++) { /* most behind first */
-        if (!fits[k]) continue;
-        if (cost[k] > least + TOLERANCE * c->longest && !is_late(c, candidate[k]))
-            continue;
+    for (size_t k = 0; k < n; k++) { /* most behind first */
+        bool late = fits[k] && is_late(c, candidate[k]);
+        if (!fits[k] || (cost[k] > least + TOLERANCE * c->longest && !late)) continue;
+        if (best.job != SIZE_MAX && worth[k] <= best.worth) continue;
         best.job = candidate[k];
         best.cost = cost[k];
+        best.worth = worth[k];
+        if (late) return best;
+    }
+    if (best.job != SIZE_MAX && better_to_wait(c, best.worth)) {
+        say(c, out, best.job, ZI_REASON_TURN);
+        best.job = SIZE_MAX;
+        best.wake_ns = WAKE_NS;
     }
     return best;
 }
@@ -722,6 +952,7 @@ note_company(zico *z, const zi_view *v, size_t starter)
         alone = false;
     }
     z->job[v->job[starter].id].alone = alone;
+    watch_step(&z->job[v->job[starter].id]);
 }
 
 /* One of a job's first steps is over, which it ran alone: was it still warming up? */
@@ -750,6 +981,7 @@ step_ended(zico *z, const zi_job_view *j)
     account *a = &z->job[j->id];
 
     a->lag_ns -= a->alone ? (double)j->last_step_ns : solo_ns(j);
+    learn_neighbours(a, solo_ns(j));
     a->done++;
     if (a->n_steps < UINT32_MAX) a->n_steps++;
     note_warmth(a, j);
@@ -779,8 +1011,10 @@ zico_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
     zico  *z = state;
     choice c;
 
+    note_time(z, ev->now_ns);
+    note_together(z, v);
     if (ev->kind == ZI_EVENT_JOIN || ev->kind == ZI_EVENT_LEAVE)
-        z->job[v->job[ev->job].id] = (account){0};
+        forget_job(z, v->job[ev->job].id);
     if (ev->kind == ZI_EVENT_JOIN || ev->kind == ZI_EVENT_LEAVE ||
         z->trial.budget_bytes != v->budget_bytes)
         begin_trials(z, v->budget_bytes);
@@ -810,6 +1044,8 @@ zico_on_break(void *state)
 {
     zico *z = state;
     z->trial.from_ns = 0;
+    z->n_together = 0; /* nor does a step */
+    for (size_t i = 0; i < ZI_LEDGER_JOBS_MAX; i++) z->job[i].watched = false;
 }
 
 const zi_policy_ops zi_policy_zico = {

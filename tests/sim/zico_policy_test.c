@@ -208,6 +208,33 @@ sharing_that_does_not_pay(void **state)
     }
 }
 
+/* One job makes nothing of half of the cores beside another, two others a third more than in turn: the two run
+ * beside each other and the one alone.  That does more than who comes goes, and nobody loses. */
+static void
+who_beside_whom(void **state)
+{
+    static const double scaling[] = {1.3, 0.55, 0.55};
+    mix                 m = {0};
+    (void)state;
+    add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 150 * MS);
+    add_job(&m, ZI_SIM_BEEFY, 400 * MB, 350 * MS);
+    add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 400 * MS);
+    for (size_t i = 0; i < m.n; i++) {
+        m.job[i].scaling = scaling[i];
+        m.job[i].time_noise = 0.05;
+    }
+    for (int b = 0; b < 3; b++) {
+        static const double part[] = {1.2, 0.8, 0.65};
+        outcome             t = run(&m, "temporal", part[b], 120, 1);
+        outcome s = run(&m, "spatial", 1.2, 120, 1), z = run(&m, "zico", part[b], 120, 1);
+        printf("who beside whom at %.2f: temporal %.3f unlimited %.3f zico %.3f, slowest "
+               "%.3f\n",
+               part[b], t.total, s.total, z.total, slowest(&m, &z, &t));
+        assert_true(captured(&z, &t, &s) >= (b < 2 ? 0.90 : 0.65));
+        assert_true(slowest(&m, &z, &t) >= 0.99);
+    }
+}
+
 /* For 30 s the cores are far apart: both are worth little more than one, and sharing does a
  * quarter more than turns.  Then they move together, and turns do a quarter more: that is found
  * out, though nobody is seen alone while all share. */
@@ -320,6 +347,7 @@ main(void)
         cmocka_unit_test(cores_that_move), cmocka_unit_test(slow_first_steps),
         cmocka_unit_test(waits_for_data),  cmocka_unit_test(relay_of_two),
         cmocka_unit_test(relay_of_nobody), cmocka_unit_test(random_mixes),
+        cmocka_unit_test(who_beside_whom),
     };
     return t_main(tests);
 }
