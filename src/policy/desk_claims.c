@@ -317,6 +317,40 @@ zi_desk_refresh(zi_desk *d)
     d->view.n_requests = zi_ledger_n_requests(d->ledger);
     d->view.request = zi_ledger_request(d->ledger, 0);
     d->table_fresh = false;
+    d->fresh = true;
+}
+
+/* Of all that a refresh brings up to date. */
+static uint64_t
+digest(const zi_desk *d)
+{
+    uint64_t sum = d->permanent_bytes + 3 * d->need_most_bytes + 5 * d->spare_bytes +
+                   7 * d->n_in_step + 11 * d->biggest + 13 * d->hung +
+                   17 * d->learner_in_step + 19 * d->learner_asking +
+                   23 * d->view.n_requests + 29 * d->view.free_bytes;
+
+    for (size_t i = 0; i < d->n_jobs; i++) {
+        const zi_job_view *v = &d->job[i];
+        sum = sum * 31 + v->fixed_bytes + 3 * v->step_bytes + 5 * v->claim_bytes +
+              7 * v->need_bytes + 11 * v->stalled + 13 * v->claim_known +
+              17 * v->limits.min_bytes + 19 * v->limits.max_bytes;
+    }
+    return sum;
+}
+
+static bool
+is_fresh(zi_desk *d)
+{
+    uint64_t before = digest(d);
+    zi_desk_refresh(d);
+    return digest(d) == before;
+}
+
+void
+zi_desk_refresh_if_stale(zi_desk *d)
+{
+    zi_assert_paranoid(!d->fresh || is_fresh(d));
+    if (!d->fresh) zi_desk_refresh(d);
 }
 
 bool

@@ -139,6 +139,7 @@ struct zi_desk {
     zi_job_id learner_in_step, learner_asking, hung, aged, biggest;
 
     bool            table_fresh;
+    bool            fresh; /* nothing has changed since zi_desk_refresh */
     zi_banker       table; /* jobs inside a step that can go on by themselves */
     zi_banker_job   table_job[ZI_LEDGER_JOBS_MAX];
     zi_banker_entry table_entry[ZI_LEDGER_JOBS_MAX];
@@ -180,6 +181,8 @@ void zi_desk_place(zi_desk *d, const zi_job_view *v);
 /* -- desk_claims.c ----------------------------------------------------------------------- */
 /* Brings views and sums up to date with the ledger. */
 void zi_desk_refresh(zi_desk *d);
+/* The same where nothing may have changed since: while the desk settles, which marks what it changes. */
+void zi_desk_refresh_if_stale(zi_desk *d);
 bool zi_desk_is_learning(const zi_desk_row *j);
 /* Moved out, or called back and waiting for the memory that it needs to come in. */
 bool zi_desk_is_out(const zi_desk *d, zi_job_id job);

@@ -384,7 +384,7 @@ zi_desk_serve(zi_desk *d)
     bool   any = false;
     size_t n_waiting = 0;
 
-    zi_desk_refresh(d);
+    zi_desk_refresh_if_stale(d);
     d->aged = ZI_JOB_NONE;
     for (size_t i = 0; i < d->n_jobs; i++) {
         zi_desk_row *j = &d->row[d->job[i].id];

@@ -72,6 +72,14 @@ carry_out(zi_desk *d, const zi_answer *a)
     }
 }
 
+/* An answer that changes nothing which the desk reckons with. */
+static bool
+is_talk(zi_answer_kind kind)
+{
+    return kind == ZI_ANSWER_REASON || kind == ZI_ANSWER_WAKE_AT ||
+           kind == ZI_ANSWER_LANE || kind == ZI_ANSWER_CORES;
+}
+
 static bool
 dispatch(zi_desk *d)
 {
@@ -80,7 +88,7 @@ dispatch(zi_desk *d)
 
     d->first_event = (d->first_event + 1) % ZI_DESK_EVENTS_MAX;
     d->n_events--;
-    zi_desk_refresh(d);
+    zi_desk_refresh_if_stale(d);
     if (e.job != ZI_JOB_NONE) {
         bool in_view =
             d->row[e.job].at < d->n_jobs && d->job[d->row[e.job].at].id == e.job;
@@ -89,7 +97,10 @@ dispatch(zi_desk *d)
     }
     d->out.n = 0;
     d->policy->on_event(d->policy_state, &d->view, &e.ev, &d->out);
-    for (size_t i = 0; i < d->out.n; i++) moved |= carry_out(d, &d->out.answer[i]);
+    for (size_t i = 0; i < d->out.n; i++) {
+        moved |= carry_out(d, &d->out.answer[i]);
+        d->fresh &= is_talk(d->out.answer[i].kind);
+    }
     return moved;
 }
 
@@ -155,7 +166,7 @@ explain_step(zi_desk *d, const zi_job_view *v)
 static void
 explain(zi_desk *d)
 {
-    zi_desk_refresh(d);
+    zi_desk_refresh_if_stale(d);
     for (size_t i = 0; i < d->n_jobs; i++) {
         zi_desk_row *j = &d->row[d->job[i].id];
         if (j->asked) explain_step(d, &d->job[i]);
@@ -227,7 +238,9 @@ zi_desk_settle(zi_desk *d)
 {
     bool moved = true;
 
+    d->fresh = false; /* whoever calls has changed something */
     for (int round = 0; moved && round < ROUNDS_MAX; round++) {
+        size_t n_effects = d->n_effects;
         moved = false;
         while (d->n_events > 0) moved |= dispatch(d);
         moved |= zi_desk_serve(d);
@@ -236,6 +249,7 @@ zi_desk_settle(zi_desk *d)
         if (!moved) moved |= sink_budget(d);
         if (!moved && d->n_events == 0) moved |= zi_desk_climb(d);
         moved |= d->n_events > 0;
+        if (moved || d->n_effects != n_effects) d->fresh = false;
     }
     explain(d);
     set_timer(d);

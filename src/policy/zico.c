@@ -156,7 +156,8 @@ typedef struct choice {
     uint64_t       keep;               /* of the budget, while ramping   */
     size_t         n_running, n_about; /* about to ask */
     size_t         n_on_time;          /* of those that run: not overdue */
-    size_t         running[TOGETHER];  /* the first of them */
+    size_t         running[TOGETHER];  /* the first of them ... */
+    uint64_t       rest_ns[TOGETHER];  /* ... and what they still need, in solo time */
     bool           turns;              /* somebody who takes turns is running */
     bool           fresh;              /* ... who is in its first steps       */
 } choice;
@@ -228,18 +229,30 @@ sum_up(choice *c, zico *z, const zi_view *v, uint64_t now_ns)
         if (solo_ns(j) > c->longest) c->longest = solo_ns(j);
         c->n_about += j->state == ZI_JOB_IDLE;
         if (j->state == ZI_JOB_RUNNING) {
-            if (c->n_running < TOGETHER) c->running[c->n_running] = i;
+            uint64_t rest = zi_sweep_rest(j, now_ns);
+            if (c->n_running < TOGETHER) {
+                c->running[c->n_running] = i;
+                c->rest_ns[c->n_running] = rest;
+            }
             c->n_running++;
             if (is_on_time(j, now_ns)) {
                 c->n_on_time++;
                 c->turns |= runs_alone(z, j);
                 c->fresh |= !a->warm;
             }
-            double rest = (double)zi_sweep_rest(j, now_ns);
-            if (rest > c->longest_rest) c->longest_rest = rest;
+            if ((double)rest > c->longest_rest) c->longest_rest = (double)rest;
         }
         if (j->tide && a->n_good < 3) c->keep += j->tide->peak_bytes >> (3 + a->n_good);
     }
+}
+
+/* Solo time that a running job still needs. */
+static uint64_t
+rest_of(const choice *c, size_t i)
+{
+    for (size_t k = 0; k < c->n_running && k < TOGETHER; k++)
+        if (c->running[k] == i) return c->rest_ns[k];
+    return zi_sweep_rest(&c->v->job[i], c->now_ns);
 }
 
 /* The farthest behind of those that want to run, as if they had not begun their steps. */
@@ -309,8 +322,7 @@ lag_of(const choice *c, size_t i)
     const zi_job_view *j = &c->v->job[i];
     double             lag = c->z->job[j->id].lag_ns;
 
-    if (j->state == ZI_JOB_RUNNING)
-        lag -= solo_ns(j) - (double)zi_sweep_rest(j, c->now_ns);
+    if (j->state == ZI_JOB_RUNNING) lag -= solo_ns(j) - (double)rest_of(c, i);
     return lag;
 }
 
@@ -322,7 +334,7 @@ lag_after(const choice *c, size_t i, uint64_t delay)
     double             wait = delay == UINT64_MAX ? c->longest : (double)delay;
     double             lag = lag_of(c, i) + wait * weight(j) / c->weights;
 
-    if (j->state == ZI_JOB_RUNNING) lag -= (double)zi_sweep_rest(j, c->now_ns);
+    if (j->state == ZI_JOB_RUNNING) lag -= (double)rest_of(c, i);
     return lag;
 }
 
@@ -353,7 +365,7 @@ until_core(const choice *c, size_t i, size_t also)
         return 0;
     for (size_t k = 0; k < c->v->n_jobs; k++) {
         if (c->v->job[k].state != ZI_JOB_RUNNING) continue;
-        uint64_t rest = zi_sweep_rest(&c->v->job[k], c->now_ns);
+        uint64_t rest = rest_of(c, k);
         if (rest < soonest) soonest = rest;
     }
     return soonest;
@@ -368,8 +380,8 @@ lag_beside(const choice *c, size_t i, size_t also)
     const zi_job_view *j = &c->v->job[i];
     double             share = weight(j) / c->weights, worst = -c->longest;
     double             length = solo_ns(&c->v->job[also]);
-    uint64_t rest = j->state == ZI_JOB_RUNNING ? zi_sweep_rest(j, c->now_ns) : 0;
-    uint64_t core = until_core(c, i, also);
+    uint64_t           rest = j->state == ZI_JOB_RUNNING ? rest_of(c, i) : 0;
+    uint64_t           core = until_core(c, i, also);
 
     if (runs_alone(c->z, j)) /* begins when nobody runs any more */
         return lag_after(c, i,
@@ -531,10 +543,10 @@ worth_of(const choice *c, size_t also, size_t third)
 
 /* Of its present step, 0 to 1. */
 static double
-part_done(const choice *c, const zi_job_view *j)
+part_done(const choice *c, size_t i)
 {
-    double solo = solo_ns(j), rest = (double)zi_sweep_rest(j, c->now_ns);
-    return j->state == ZI_JOB_RUNNING && solo > rest ? 1 - rest / solo : 0;
+    double solo = solo_ns(&c->v->job[i]), rest = (double)rest_of(c, i);
+    return c->v->job[i].state == ZI_JOB_RUNNING && solo > rest ? 1 - rest / solo : 0;
 }
 
 static void
@@ -542,7 +554,7 @@ begin_epoch(const choice *c)
 {
     c->z->trial.from_ns = c->now_ns;
     for (size_t i = 0; i < c->v->n_jobs; i++)
-        c->z->job[c->v->job[i].id].done = -part_done(c, &c->v->job[i]);
+        c->z->job[c->v->job[i].id].done = -part_done(c, i);
 }
 
 /* Everything is different now: both ways are tried anew. */
@@ -582,7 +594,7 @@ measure_epoch(const choice *c)
     for (size_t i = 0; i < c->v->n_jobs; i++) {
         const zi_job_view *j = &c->v->job[i];
         account           *a = &c->z->job[j->id];
-        double             now = (a->done + part_done(c, j)) / passed;
+        double             now = (a->done + part_done(c, i)) / passed;
         double            *mine = &a->per_ns[t->turns];
         *mine = t->seen[t->turns] ? *mine + (now - *mine) / 3 : now;
         sum += now * solo_ns(j);
@@ -849,7 +861,7 @@ cost_of_waiting(const choice *c)
     for (size_t i = 0; i < c->v->n_jobs; i++) {
         const zi_job_view *j = &c->v->job[i];
         if (j->state != ZI_JOB_RUNNING) continue;
-        uint64_t rest = zi_sweep_rest(j, c->now_ns);
+        uint64_t rest = rest_of(c, i);
         if (rest < next) next = rest;
     }
     for (size_t i = 0; i < c->v->n_jobs; i++) {
