@@ -2,7 +2,7 @@
 
     make bench-share                          everything; about 80 minutes
     tools/bench-share.sh --quick              two mixes; about 15 minutes
-    tools/bench-share.sh --mix pair-same      one mix in about seven minutes, appended
+    tools/bench-share.sh --mix pair-same      one mix in about six minutes, appended
     tools/bench-share.sh --mix three --legs temporal,spatial,zico-65
     tools/bench-share.sh --mix three --only hold-65
     tools/bench-share.sh --report             tables and picture of all that was appended
@@ -22,8 +22,9 @@ and in runs of their own, since the jobs are started differently, each against i
     whole-65    zico at 65 %, each job keeps all cores (ZICO_CORES): cores are not divided
 
 Progress is a job's rate relative to its rate in the temporal legs of the same run; of a mix,
-the mean over its jobs.  Gain captured = (zico - temporal) / (spatial - temporal).  Rates come from the
-times at which steps end; a step across a bound counts in part.  The first round is not counted: memory is
+the mean over its jobs.  Gain captured = (zico - temporal) / (spatial - temporal).  A leg lasts
+until the last step that began in it has ended, so each step counts whole, for the policy that started it, and who
+was ahead at the end of a leg is so at the beginning of the next one.  The first round is not counted: memory is
 touched for the first time and tides are learnt.  Memory is what the kernel says: a process of its own looks
 at the blocks of the pool's memfd every 20 ms, plus what the jobs charged.  How busy others kept the machine
 is recorded with each leg; legs with more than 0.15 cores of foreign load are left out.
@@ -793,7 +794,7 @@ def measure(mixes, results, opt):
         names = MIXES[mix]
         total = sum_of_peaks(results.solo, names)
         longest = max(1 / results.solo[n]["rate"] for n in names)
-        leg = min(10, max(opt.leg, 5 * len(names) * longest))  # in turn, the longest makes 5 steps
+        leg = min(8, max(opt.leg, 5 * len(names) * longest))  # in turn, the longest makes 5 steps
         legs = [k for i, k in enumerate(ROUND) if k in opt.legs and k != ROUND[i - 1]]
         runs = [("legs", legs, {})] if "legs" in opt.only else []
         runs += [(k, ["temporal", "zico-65"], e) for k, e in APART.items() if k in opt.only
@@ -835,7 +836,7 @@ def main():
     p.add_argument("--only", type=words(["legs", *APART]), default=None,
                    help=f"of {','.join(['legs', *APART])}; with --mix legs")
     p.add_argument("--leg", type=float, default=4, help="seconds, at least; longer for long steps")
-    p.add_argument("--rounds", type=int, default=6, help="of the policies, besides the first")
+    p.add_argument("--rounds", type=int, default=8, help="of the policies, besides the first")
     p.add_argument("--results", default="out/share.jsonl", help="file that legs are appended to")
     p.add_argument("--report", action="store_true", help="measure nothing, show what was measured")
     p.add_argument("--json", help="file")
