@@ -2,14 +2,15 @@
 
     make bench-share                          everything; about 80 minutes
     tools/bench-share.sh --quick              two mixes; about 15 minutes
-    tools/bench-share.sh --mix pair-same      one mix in about six minutes, appended
+    tools/bench-share.sh --mix pair-same      one mix in about eight minutes, appended
     tools/bench-share.sh --mix three --legs temporal,spatial,zico-65
     tools/bench-share.sh --mix three --only hold-65
     tools/bench-share.sh --report             tables and picture of all that was appended
 
-A machine drifts by more than policies differ.  So a mix of native jobs is started once, and the policies decide in
-turn (`--policy relay:...`), each with its own budget, some seconds each, round after round.  Budgets fall during a
-round; the first leg after one was raised has some seconds more to touch the pages that it may have now.
+A machine drifts by more than policies differ.  So a mix of native jobs is started once for each
+budget, and the policies decide in turn (`--policy relay:...`), some seconds each, round after round.
+The budget stays as it is meanwhile: after a change pages are touched anew, and zico measures anew whether
+sharing pays.
 
     temporal    one step at a time, the runner has all cores; the yardstick
     spatial     as much memory as all want together: what sharing can gain at most
@@ -22,9 +23,8 @@ and in runs of their own, since the jobs are started differently, each against i
     whole-65    zico at 65 %, each job keeps all cores (ZICO_CORES): cores are not divided
 
 Progress is a job's rate relative to its rate in the temporal legs of the same run; of a mix,
-the mean over its jobs.  Gain captured = (zico - temporal) / (spatial - temporal).  A leg lasts
-until the last step that began in it has ended, so each step counts whole, for the policy that started it, and who
-was ahead at the end of a leg is so at the beginning of the next one.  The first round is not counted: memory is
+the mean over its jobs.  Gain captured = (zico - temporal) / (spatial - temporal).  A step
+counts for the part of its kernels' time that lies within the leg.  The first round is not counted: memory is
 touched for the first time and tides are learnt.  Memory is what the kernel says: a process of its own looks
 at the blocks of the pool's memfd every 20 ms, plus what the jobs charged.  How busy others kept the machine
 is recorded with each leg; legs with more than 0.15 cores of foreign load are left out.
@@ -87,15 +87,11 @@ LEGS = {"temporal": ("temporal", None), "spatial": ("spatial", 130),
         **{f"zico-{b}": ("zico", b) for b in BUDGETS}, **{f"reserve-{b}": ("spatial", b) for b in (80, 65)}}
 APART = {"hold-65": {"ZICO_HOLD": "step"}, "whole-65": {"ZICO_CORES": f"fixed:{os.cpu_count()}"}}
 ORDER = [*LEGS, *APART]
-ROUND = ["temporal", "spatial", "zico-100", "zico-80", "reserve-80", "temporal", "zico-65", "reserve-65", "zico-55"]
-SHORT = {"temporal": "t", "spatial": "sp", "zico": "z"}
 WARM = 4  # steps of each job before the first round
 LOOK = 0.5  # seconds from one look at the cores' distance to the next; each takes 3 ms
 NEAR = 130  # nanoseconds from one core to the other and back, if they share a cache
 LEAST = 1.5  # seconds with the cores in one way, on both sides, without which it does not count
 PAUSE = 0.15  # seconds between two legs, at least, in which nobody begins (relay.c)
-EDGE = PAUSE / 2
-RISE = 2.0  # seconds that are not counted where the budget rose: pages are touched
 JUDGED = 1.15  # gains are judged on mixes that gain so much without a limit
 QUIET = 0.15  # cores that others may use while we measure
 
@@ -265,15 +261,11 @@ class Run:
             "p99_us": field(after, "decide_p99_ns") / 1e3,
         }
 
-    def times(self, begin, end, since):
+    def times(self, begin, end):
         """The leg between two bounds of time, from look to look: seconds, where the cores were, steps of each job.  It
-        lasts until the last step that began in it has ended, and begins when those of the leg before have, or at `since`."""
-        kernels = [k for j in self.jobs for k in j.kernels]
-        mine = [e for b, e in kernels if begin + EDGE <= b < end + EDGE]
-        if not mine:
-            return []
-        first = max([since] + [e for b, e in kernels if b < begin + EDGE])
-        bounds = [first] + [t for t, _ in self.looks.looks if first < t < max(mine)] + [max(mine)]
+        begins when the steps of the leg before have ended."""
+        first = max([begin + PAUSE] + [e for j in self.jobs for b, e in j.kernels if b < begin + PAUSE / 2])
+        bounds = [first] + [t for t, _ in self.looks.looks if first < t < end] + [end]
         return [[b - a, self.where(a, b), [j.steps(a, b) for j in self.jobs]] for a, b in zip(bounds, bounds[1:]) if a < b]
 
     def where(self, begin, end):
@@ -342,54 +334,29 @@ def measure_solo(names, plenty, folder):
     return found
 
 
-def set_budget(socket, budget):
-    subprocess.run([ZICO, "limit", "--budget", str(budget), "--socket", socket], stdout=subprocess.DEVNULL, check=True)
-
-
-def await_budget(socket, budget, until):
-    """A lowered budget holds when the steps under way have ended."""
-    while field(status(socket), "budget_bytes") > budget:
-        if time.monotonic() > until:
-            raise RuntimeError(f"the budget is still above {budget} bytes")
-        time.sleep(0.02)
-
-
-def percents(legs):
-    """Each leg's budget.  Temporal keeps the one before it, or at the beginning of a round the largest."""
-    out = []
-    for key in legs:
-        out.append(LEGS[key][1] or (out[-1] if out else max(LEGS[k][1] or 0 for k in legs)))
-    return out
-
-
-def run_legs(names, total, legs, seconds, rounds, env, keep):
-    """Policies in turn over one set of jobs, each with its budget, so many rounds of legs of so many seconds."""
+def run_legs(names, budget, legs, seconds, rounds, env, keep):
+    """Policies in turn over one set of jobs, so many rounds of legs of so many seconds."""
     seconds = round(seconds, 1)
-    policy = "relay:" + "+".join(SHORT.get(LEGS[k][0], LEGS[k][0]) for k in legs) + f"/{seconds:g}"
-    budgets = [total * p // 100 for p in percents(legs)]
-    with Run(names, policy, max(budgets), env=env) as r:
+    policy = "relay:" + "+".join(LEGS[k][0][:2] for k in legs) + f"/{seconds:g}"
+    with Run(names, policy, budget, env=env) as r:
         r.warm_up(WARM)
         first = math.ceil((time.monotonic() + 0.1) / (seconds * len(legs))) * seconds * len(legs)
-        legs_seen = []
-        for number in range((1 + rounds) * len(legs)):
-            at, begin = number % len(legs), first + number * seconds
-            time.sleep(max(0, begin - time.monotonic()))
-            if budgets[at] != budgets[at - 1]:
-                set_budget(r.socket, budgets[at])
-            await_budget(r.socket, budgets[at], begin + seconds / 2)
-            legs_seen.append((at, begin, r.window(begin + seconds)))
+        time.sleep(first + seconds * len(legs) - time.monotonic())  # the first round is not counted
+        seen = []
+        for number in range(len(legs), (1 + rounds) * len(legs)):
+            begin = first + number * seconds
+            seen.append((number, begin, r.window(begin + seconds)))
             r.check()
-            if number > len(legs):  # the first round is not counted; the leg before: all of its steps are over
-                tell(r, legs, seconds, (number - 1) // len(legs), legs_seen[-2], keep)
+            if len(seen) > 1:  # of the leg before all steps are over
+                tell(r, legs, seconds, seen[-2], keep)
         time.sleep(seconds)
-        tell(r, legs, seconds, rounds, legs_seen[-1], keep)
+        tell(r, legs, seconds, seen[-1], keep)
 
 
-def tell(r, legs, seconds, number, leg, keep):
-    at, begin, seen = leg
-    seen["times"] = r.times(begin, begin + seconds, begin + (RISE if legs[at] == "spatial" else PAUSE))
-    if seen["times"]:
-        keep(legs[at], number, seen)
+def tell(r, legs, seconds, leg, keep):
+    number, begin, seen = leg
+    seen["times"] = r.times(begin, begin + seconds)
+    keep(legs[number % len(legs)], number // len(legs), seen)
 
 
 def rates_by_place(legs):
@@ -795,12 +762,11 @@ def measure(mixes, results, opt):
         total = sum_of_peaks(results.solo, names)
         longest = max(1 / results.solo[n]["rate"] for n in names)
         leg = min(8, max(opt.leg, 5 * len(names) * longest))  # in turn, the longest makes 5 steps
-        legs = [k for i, k in enumerate(ROUND) if k in opt.legs and k != ROUND[i - 1]]
-        runs = [("legs", legs, {})] if "legs" in opt.only else []
+        runs = [(which, legs, {}) for which, legs in by_budget(opt.legs) if "legs" in opt.only]
         runs += [(k, ["temporal", "zico-65"], e) for k, e in APART.items() if k in opt.only
                  and (opt.mix or mix in SPLIT)]
         for which, legs, env in runs:
-            serial = results.next_run()
+            budget, serial = total * LEGS[legs[1]][1] // 100, results.next_run()
 
             def keep(key, number, seen):
                 if which in APART and key != "temporal":
@@ -812,11 +778,19 @@ def measure(mixes, results, opt):
                 print(f"  {mix} {which} {number}/{opt.rounds} {key}: " + " ".join(f"{r:.2f}" for r in rates)
                       + f" steps/s, others {seen['others']:.2f}, cores near {near:.0%}", flush=True)
             try:
-                run_legs(names, total, legs, leg, opt.rounds, env, keep)
+                run_legs(names, budget, legs, leg, opt.rounds, env, keep)
             except RuntimeError as e:
                 failed.append(f"{mix} {which}: {e}")
                 print("  " + failed[-1], flush=True)
     return failed
+
+
+def by_budget(legs):
+    """A run for each budget: (its name, temporal and what has that budget)."""
+    runs = {}
+    for key in legs[1:]:
+        runs.setdefault(f"{LEGS[key][1]} %", ["temporal"]).append(key)
+    return list(runs.items())
 
 
 def words(allowed):
@@ -835,8 +809,8 @@ def main():
     p.add_argument("--legs", type=words(list(LEGS)), default=list(LEGS), help=f"of {','.join(LEGS)}")
     p.add_argument("--only", type=words(["legs", *APART]), default=None,
                    help=f"of {','.join(['legs', *APART])}; with --mix legs")
-    p.add_argument("--leg", type=float, default=4, help="seconds, at least; longer for long steps")
-    p.add_argument("--rounds", type=int, default=8, help="of the policies, besides the first")
+    p.add_argument("--leg", type=float, default=5, help="seconds, at least; longer for long steps")
+    p.add_argument("--rounds", type=int, default=6, help="of the policies, besides the first")
     p.add_argument("--results", default="out/share.jsonl", help="file that legs are appended to")
     p.add_argument("--report", action="store_true", help="measure nothing, show what was measured")
     p.add_argument("--json", help="file")
