@@ -54,6 +54,7 @@ typedef struct zi_desk_row {
     uint64_t step_claim_bytes; /* of the present step */
     uint64_t step_peak_bytes;
     bool     alone;       /* nobody else was inside a step since this one began */
+    uint32_t n_measured;  /* of its first steps: alone, with all cores */
     bool     all_cores;   /* ... and it had all of them */
     uint32_t n_ahead;     /* regions taken ahead, not recalled */
     uint64_t recalled_ns; /* when it was last asked for what it keeps and does not use */
@@ -139,8 +140,9 @@ struct zi_desk {
     zi_job_id learner_in_step, learner_asking, hung, aged, biggest;
 
     bool            table_fresh;
-    bool            fresh; /* nothing has changed since zi_desk_refresh */
-    zi_banker       table; /* jobs inside a step that can go on by themselves */
+    uint64_t        n_in_turn; /* steps since two were inside one at a time */
+    bool            fresh;     /* nothing has changed since zi_desk_refresh */
+    zi_banker       table;     /* jobs inside a step that can go on by themselves */
     zi_banker_job   table_job[ZI_LEDGER_JOBS_MAX];
     zi_banker_entry table_entry[ZI_LEDGER_JOBS_MAX];
     bool            somebody_stuck;

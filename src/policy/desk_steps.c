@@ -342,27 +342,44 @@ learn(zi_desk *d, zi_job_id job, const zi_tide *observed)
     v->repeats = zi_tide_repeats(j->learner) != 0;
 }
 
+#define SOLO_NS    1.6e9 /* over which a step's length is averaged */
+#define SOLO_STEPS 16u   /* after which it is known as well as others' are */
+
+/* How much of what a step took goes into its job's average: after so much time alone all jobs' have
+ * followed the machine as far, however long their steps are. */
+static double
+part_of(uint64_t step_ns)
+{
+    double part = (double)step_ns / SOLO_NS;
+    return part < 0.5 ? part : 0.5;
+}
+
 /* A step's length alone with all cores: an average over such steps, as the least of them would be
- * too short by more the more they vary, and shares are reckoned by it.  One that is much shorter
- * counts at once (first steps are slow), and so does a shorter one beside others, which proves it;
- * an odd one (the machine was busy with something else) counts no more than if it had been half as
- * long again. */
+ * too short by more the more they vary, and shares are reckoned by it.  A machine is faster at one
+ * time than at another, and shares must not depend on when each job happened to be alone: so after
+ * a job's first steps only those count that are made while all take turns.  Of the first ones one
+ * that is much shorter counts at once (they are slow), and so does a shorter one beside others,
+ * which proves it.  An odd one (the machine was busy with something else) counts no more than if it
+ * had been half as long again. */
 static void
 note_length(zi_desk *d, zi_desk_row *j, zi_job_view *v, uint64_t busy_ns)
 {
     uint64_t wall = d->now_ns - v->began_ns;
     uint64_t net = wall > v->stall_ns ? wall - v->stall_ns : 0, solo = v->solo_step_ns;
-    bool     counts = j->alone && j->all_cores;
+    bool     first = j->n_measured < SOLO_STEPS, counts = j->alone && j->all_cores;
 
     v->last_step_ns = wall;
     v->served_ns += busy_ns ? busy_ns : net;
-    if (net < (counts ? solo - solo / 10 : solo)) {
+    d->n_in_turn = j->alone ? d->n_in_turn + 1 : 0;
+    if (!first && d->n_in_turn < d->n_jobs) return;
+    if (counts && first) j->n_measured++;
+    if (first && net < (counts ? solo - solo / 10 : solo)) {
         v->solo_step_ns = net;
     } else if (counts && net < solo) {
-        v->solo_step_ns = solo - (solo - net) / 8;
+        v->solo_step_ns = solo - (uint64_t)((double)(solo - net) * part_of(net));
     } else if (counts) {
         uint64_t more = net - solo < solo / 2 ? net - solo : solo / 2;
-        v->solo_step_ns = solo ? solo + more / 8 : net;
+        v->solo_step_ns = solo ? solo + (uint64_t)((double)more * part_of(net)) : net;
     }
 }
 

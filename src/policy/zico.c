@@ -17,8 +17,9 @@
  *          victims of each other do not both wait; while it runs or waits, a start of somebody
  *          well ahead of it is held back, too: that would take its cores.  Shares are reckoned
  *          2 % larger than they are, as solo times are known to about that, and of what taking
- *          turns was seen to do in all, at least 0.97 of solo work.  While nobody falls behind,
- *          throughput decides alone.
+ *          turns was seen to do in all, at least 0.97 of solo work.  What all are ahead or behind alike
+ *          is taken from all: so what sharing gains is shared, too, and a machine that has become
+ *          faster or slower since solo times were measured does not make shares unequal.
  *   START  Shares are reckoned in solo time, and a job's first steps are slow (memory is touched for
  *          the first time): its first steps run alone, with all cores, until one is no longer
  *          a tenth faster than the one before; three at least, eight at most.
@@ -39,9 +40,10 @@
  *   DOES IT PAY?  Where two tides fit together may be where the jobs hinder each other most (large
  *          feature maps, all of them waiting for the memory bus).  So the work done per time,
  *          in solo time, is measured epoch by epoch (five of the longest steps, after one to settle),
- *          for sharing and for taking turns; turns, if they did 1 % more, else sharing goes on for 4, 8, ... 32
- *          epochs, then the other is tried for one.  Sharing that does a tenth more than turns did
- *          goes on for 64 epochs; then turns are tried all the same, as machines
+ *          for sharing and for taking turns, twice each and by turns, as machines are faster at
+ *          one time than at another: turns, if they did 1 % more, else sharing goes on for 8, 16, ... 64
+ *          epochs until the next trial.  Sharing that does a tenth more than turns did
+ *          goes on for 32 epochs; then turns are tried all the same, as machines
  *          change (a virtual one's cores move) and nobody is seen alone while all share.  All anew
  *          when somebody joins or leaves or the budget changes; the first epoch after that does
  *          not count, as memory is touched for the first time.
@@ -75,9 +77,10 @@
 #define SETTLE      1.0  /* ... after so many, if it was the other way before          */
 #define SURE_RATE   1.10 /* of turns: sharing that does so much is not in doubt          */
 #define WORTH       0.99 /* of turns: what sharing must do; less is within the noise   */
-#define EPOCHS_MIN  4u   /* what did more goes on for so many before the other is tried */
-#define EPOCHS_MAX  32u  /* ... doubled each time that it is confirmed, at most         */
-#define EPOCHS_SURE 64u  /* ... for so many                                            */
+#define PAIRS       2u   /* epochs of each, in turn, in a trial                         */
+#define EPOCHS_MIN  8u   /* what did more goes on for so many before the next one       */
+#define EPOCHS_MAX  64u  /* ... doubled each time that it is confirmed, at most         */
+#define EPOCHS_SURE 32u  /* ... for so many                                            */
 #define TRUST_MUX   6u   /* points from which on it takes turns ...                   */
 #define TRUST_BACK  2u   /* ... until it is down to these                              */
 #define TRUST_MAX   8u
@@ -85,6 +88,7 @@
 #define TURNS_LEAST 0.97 /* of solo work: less was seen in single epochs only         */
 #define MARGIN      1.02 /* on shares: solo time is known to about so much               */
 #define BEHIND      0.5  /* ... from which on those who are ahead leave it the cores */
+#define SPREAD      1.0 /* longest steps that a job may be ahead of who is most behind   */
 #define PRICE       0.5 /* of progress: by how much it rises with a longest step of lag  */
 #define NEIGHBOURS  8u  /* that a job knows about                                      */
 #define TOGETHER    16u /* jobs that run at once, of which anything is learnt          */
@@ -113,6 +117,7 @@ typedef struct account {
     uint32_t  n_good;  /* steps as foreseen in a row; the ramp */
     double    done; /* steps in this epoch, with the parts of those across its bounds */
     double    per_ns[2]; /* steps in an epoch of sharing, of taking turns, as measured */
+    double    tried[2];  /* the same, of all epochs of the present trial */
     bool      takes_turns;
     bool      warm;    /* past its first steps */
     bool      alone;   /* nobody was beside it in its present step */
@@ -131,7 +136,8 @@ typedef struct trial {
     bool     turns;        /* all take turns in this epoch                          */
     bool     changed;      /* ... and did not in the one before: it has still to settle */
     bool     choice;       /* ... in all epochs but those of trial                   */
-    uint32_t n_left;       /* epochs before the other way is tried; 0: this is a trial */
+    uint32_t n_left;       /* epochs before the next trial; 0: this is one              */
+    uint32_t n_tried;      /* ... with so many epochs so far                         */
     uint32_t n_next;       /* ... after the next trial that confirms it              */
     uint32_t n_sharing;    /* epochs since turns were taken                         */
 } trial;
@@ -294,6 +300,26 @@ nearer(double from, double to, double by)
     return from - by > to ? from - by : to;
 }
 
+/* What all are behind alike nobody can be given, and what all are ahead alike nobody has taken from
+ * another: sharing pays, or the machine is not as fast as it was.  What counts is who is behind whom. */
+static void
+level(choice *c)
+{
+    double least = 8 * c->longest, most = -8 * c->longest, by = 0;
+
+    for (size_t i = 0; i < c->v->n_jobs; i++) {
+        const zi_job_view *j = &c->v->job[i];
+        double             lag = c->z->job[j->id].lag_ns;
+        if (!wants(c->z, j, c->now_ns)) continue;
+        if (lag < least) least = lag;
+        if (lag > most) most = lag;
+    }
+    if (least > c->longest) by = least - c->longest;
+    if (most < 0) by = most;
+    for (size_t i = 0; i < c->v->n_jobs && most >= least; i++)
+        c->z->job[c->v->job[i].id].lag_ns -= by;
+}
+
 /* Time goes on: everybody who wants to run is owed a share of it.  Who does not has no more use for
  * what it was owed, and what it was ahead is forgiven. */
 static void
@@ -310,8 +336,9 @@ accrue(choice *c)
         else
             a->lag_ns = nearer(a->lag_ns, most, passed);
         if (a->lag_ns > 8 * c->longest) a->lag_ns = 8 * c->longest;
-        if (a->lag_ns < -c->longest) a->lag_ns = -c->longest;
+        if (a->lag_ns < -SPREAD * c->longest) a->lag_ns = -SPREAD * c->longest;
     }
+    level(c);
     c->z->last_ns = c->now_ns;
 }
 
@@ -518,9 +545,10 @@ price(const choice *c, size_t i)
     return lag < 0 ? 1 / (1 - lag) : 1 + lag;
 }
 
-/* What those that run do in a time, with two more (SIZE_MAX: nobody); 0 if nothing is known of so many. */
+/* What those that run do in a time, with two more (SIZE_MAX: nobody); at prices, or in solo time.  0 if nothing
+ * is known of so many. */
 static double
-worth_of(const choice *c, size_t also, size_t third)
+worth_of(const choice *c, size_t also, size_t third, bool at_prices)
 {
     size_t job[TOGETHER + 2], n = 0;
     double sum = 0;
@@ -534,7 +562,7 @@ worth_of(const choice *c, size_t also, size_t third)
         for (size_t k = 0; k < n; k++)
             if (k != i)
                 pace += slower_beside(c->z, c->v->job[job[i]].id, c->v->job[job[k]].id);
-        sum += price(c, job[i]) / pace;
+        sum += (at_prices ? price(c, job[i]) : 1) / pace;
     }
     return sum;
 }
@@ -596,6 +624,7 @@ measure_epoch(const choice *c)
         account           *a = &c->z->job[j->id];
         double             now = (a->done + part_done(c, i)) / passed;
         double            *mine = &a->per_ns[t->turns];
+        a->tried[t->turns] += now;
         *mine = t->seen[t->turns] ? *mine + (now - *mine) / 3 : now;
         sum += now * solo_ns(j);
     }
@@ -603,25 +632,48 @@ measure_epoch(const choice *c)
     return sum;
 }
 
+/* What was done in this trial, in steps that take as long as is known by now. */
+static double
+tried(const choice *c, bool turns)
+{
+    double sum = 0;
+    for (size_t i = 0; i < c->v->n_jobs; i++)
+        sum += c->z->job[c->v->job[i].id].tried[turns] * solo_ns(&c->v->job[i]);
+    return sum;
+}
+
+static void
+begin_trial(const choice *c)
+{
+    trial *t = &c->z->trial;
+
+    t->n_left = t->n_tried = 0;
+    t->turns = !t->turns;
+    for (size_t i = 0; i < c->v->n_jobs; i++) {
+        account *a = &c->z->job[c->v->job[i].id];
+        a->tried[false] = a->tried[true] = 0;
+    }
+}
+
 /* Sharing or taking turns next, and for how long? */
 static void
 judge_epoch(const choice *c, double rate)
 {
     trial *t = &c->z->trial;
-    bool   was_trial = t->n_left == 0, both = t->seen[false] && t->seen[true];
 
     t->n_sharing = t->turns ? 0 : t->n_sharing + 1;
-    if (both && !t->turns && rate >= SURE_RATE * rate_of(c, true) &&
-        t->n_sharing < EPOCHS_SURE) {
-        if (was_trial) go_on_with(t, false);
-    } else if (!was_trial && --t->n_left > 0) {
+    if (t->n_left > 0) {
+        bool sure = !t->turns && rate >= SURE_RATE * rate_of(c, true);
+        if (sure && t->n_sharing < EPOCHS_SURE) return;
+        if (--t->n_left == 0) begin_trial(c);
         return;
-    } else if (!was_trial || !both) {
-        t->turns = !t->turns; /* a trial of the other way */
-        t->n_left = 0;
-    } else {
-        go_on_with(t, rate_of(c, true) * WORTH >= rate_of(c, false));
     }
+    double shared = tried(c, false), turns = tried(c, true);
+    bool   clear = shared >= SURE_RATE * turns || turns >= SURE_RATE * shared;
+    if (++t->n_tried < (clear ? 2 : 2 * PAIRS))
+        t->turns = !t->turns;
+    else
+        go_on_with(t, turns * WORTH >= shared);
 }
 
 /* At the end of an epoch: judge it and choose the next one.  After a change steps that began in the
@@ -780,14 +832,22 @@ may_run_beside(const choice *c, size_t i)
 static double
 worth_starting(const choice *c, size_t i)
 {
-    double best = worth_of(c, i, SIZE_MAX);
+    double best = worth_of(c, i, SIZE_MAX, true);
 
     for (size_t k = 0; c->n_running == 0 && c->v->n_cores > 1 && k < c->v->n_jobs; k++) {
         if (k == i || !is_victim(c, k)) continue;
-        double with = worth_of(c, i, k);
+        double with = worth_of(c, i, k, true);
         if (with > best) best = with;
     }
     return best;
+}
+
+/* Is no less done with job i, whoever does it? */
+static bool
+pays(const choice *c, size_t i)
+{
+    return c->n_on_time == 0 ||
+           worth_of(c, i, SIZE_MAX, false) >= worth_of(c, SIZE_MAX, SIZE_MAX, false);
 }
 
 /* Does somebody who asks again in a moment do so much more that it is worth the time until then? */
@@ -813,7 +873,7 @@ choose(const choice *c, zi_out *out)
 {
     size_t candidate[CANDIDATES], victim[VICTIMS];
     double cost[CANDIDATES], worth[CANDIDATES], least = 0;
-    double now = c->n_on_time > 0 ? worth_of(c, SIZE_MAX, SIZE_MAX) : 0;
+    double now = c->n_on_time > 0 ? worth_of(c, SIZE_MAX, SIZE_MAX, true) : 0;
     bool   fits[CANDIDATES] = {false}, any = false;
     size_t n = most_behind(c, is_asking, candidate, CANDIDATES);
     size_t n_victims = most_behind(c, is_victim, victim, VICTIMS);
@@ -822,7 +882,8 @@ choose(const choice *c, zi_out *out)
     for (size_t k = 0; k < n; k++) {
         uint64_t delay;
         worth[k] = worth_starting(c, candidate[k]);
-        if (!may_run_beside(c, candidate[k]) || worth[k] < now) {
+        if (!may_run_beside(c, candidate[k]) || worth[k] < now ||
+            !pays(c, candidate[k])) {
             say(c, out, candidate[k], ZI_REASON_TURN);
         } else if (!peaks_fit(c, candidate[k]) &&
                    (delay = delay_from(c, candidate[k], SIZE_MAX, 0)) > 0) {

@@ -75,6 +75,7 @@ typedef struct zi_sim_options {
     uint64_t             seed;
     double               corun[ZI_SIM_CORES_MAX + 1]; /* [k]; 0: 1                    */
     uint64_t             apart_ns;         /* until then cores are far apart ... */
+    bool                 apart_again;      /* (and after as long again, and so on) */
     double               apart_speed;      /* ... for who has several; 0: 1 */
     double               move_bytes_per_s; /* out or in, each job by itself; 0: at once */
     const zi_sim_change *change;           /* by time                      */

@@ -17,6 +17,7 @@ typedef struct mix {
     zi_sim_job job[N_MAX];
     uint32_t   n_cores;
     uint64_t   apart_ns; /* see zi_sim_options */
+    bool       apart_again;
 } mix;
 
 typedef struct outcome {
@@ -68,6 +69,7 @@ run(const mix *m, const char *policy, double part, uint64_t seconds, uint64_t se
                           .horizon_ns = seconds * SECOND,
                           .seed = seed,
                           .apart_ns = m->apart_ns,
+                          .apart_again = m->apart_again,
                           .apart_speed = 0.65};
     opt.budget_bytes = budget_of(m, part) + 2 * opt.region_bytes * m->n;
     expect_ok(zi_sim_run(&opt, m->job, m->n, &o.res, o.per));
@@ -209,7 +211,7 @@ sharing_that_does_not_pay(void **state)
 }
 
 /* One job makes nothing of half of the cores beside another, two others a third more than in turn: the two run
- * beside each other and the one alone.  That does more than who comes goes, and nobody loses. */
+ * beside each other and the one alone.  All gain by that. */
 static void
 who_beside_whom(void **state)
 {
@@ -230,8 +232,8 @@ who_beside_whom(void **state)
         printf("who beside whom at %.2f: temporal %.3f unlimited %.3f zico %.3f, slowest "
                "%.3f\n",
                part[b], t.total, s.total, z.total, slowest(&m, &z, &t));
-        assert_true(captured(&z, &t, &s) >= (b < 2 ? 0.90 : 0.65));
-        assert_true(slowest(&m, &z, &t) >= 0.99);
+        assert_true(captured(&z, &t, &s) >= (b < 2 ? 0.90 : 0.60));
+        assert_true(slowest(&m, &z, &t) >= 1.04);
     }
 }
 
@@ -253,6 +255,37 @@ cores_that_move(void **state)
     assert_true(s.total < 0.87 * t.total);
     assert_true(z.total >= 0.94 * t.total);
     assert_true(slowest(&m, &z, &t) >= 0.92);
+}
+
+/* The cores move together and apart again every some seconds, and with them what all cores are worth
+ * to a job: whenever solo times were measured, nobody gets less than in turns. */
+static void
+cores_that_wander(void **state)
+{
+    static const uint64_t every[] = {3, 12, 25};
+    static const double   scaling[][3] = {{1.1, 1.1}, {1.1, 0.7, 0.7}, {1.0, 1.0, 1.0}};
+    (void)state;
+    for (int k = 0; k < 9; k++) {
+        mix m = {.apart_ns = every[k % 3] * SECOND, .apart_again = true};
+        add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 110 * MS);
+        add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 130 * MS);
+        if (k >= 3) add_job(&m, ZI_SIM_BEEFY, 400 * MB, 300 * MS);
+        for (size_t i = 0; i < m.n; i++) {
+            m.job[i].scaling = scaling[k / 3][i];
+            m.job[i].time_noise = 0.05;
+        }
+        outcome t = run(&m, "temporal", 1.2, 300, 1), s = run(&m, "spatial", 1.2, 300, 1);
+        for (int b = 0; b < 2; b++) {
+            outcome z = run(&m, "zico", b ? 0.65 : 1.2, 300, 1);
+            printf(
+                "cores that wander, %zu jobs at %s, every %d s: temporal %.3f unlimited "
+                "%.3f zico %.3f, slowest %.3f\n",
+                m.n, b ? "0.65" : "1.20", (int)every[k % 3], t.total, s.total, z.total,
+                slowest(&m, &z, &t));
+            assert_true(z.total >= 1.02 * t.total);
+            assert_true(slowest(&m, &z, &t) >= 0.97);
+        }
+    }
 }
 
 /* Its first three steps take 3, 2 and 1.5 times as long as the others, as memory is touched for the
@@ -347,7 +380,7 @@ main(void)
         cmocka_unit_test(cores_that_move), cmocka_unit_test(slow_first_steps),
         cmocka_unit_test(waits_for_data),  cmocka_unit_test(relay_of_two),
         cmocka_unit_test(relay_of_nobody), cmocka_unit_test(random_mixes),
-        cmocka_unit_test(who_beside_whom),
+        cmocka_unit_test(who_beside_whom), cmocka_unit_test(cores_that_wander),
     };
     return t_main(tests);
 }
