@@ -24,8 +24,8 @@ and in runs of their own, since the jobs are started differently, each against i
 
 Progress is a job's rate relative to its rate in the temporal legs of the same run; of a mix,
 the mean over its jobs.  Gain captured = (zico - temporal) / (spatial - temporal).  A step
-counts for the part of its kernels' time that lies within the leg.  The first round is not counted: memory is
-touched for the first time and tides are learnt.  Memory is what the kernel says: a process of its own looks
+counts for the part of its kernels' time that lies within the leg.  The first two rounds are not counted: memory
+is touched for the first time, tides are learnt, and whether sharing pays.  Memory is what the kernel says: a process of its own looks
 at the blocks of the pool's memfd every 20 ms, plus what the jobs charged.  How busy others kept the machine
 is recorded with each leg; legs with more than 0.15 cores of foreign load are left out.
 
@@ -87,6 +87,7 @@ LEGS = {"temporal": ("temporal", None), "spatial": ("spatial", 130),
         **{f"zico-{b}": ("zico", b) for b in BUDGETS}, **{f"reserve-{b}": ("spatial", b) for b in (80, 65)}}
 APART = {"hold-65": {"ZICO_HOLD": "step"}, "whole-65": {"ZICO_CORES": f"fixed:{os.cpu_count()}"}}
 ORDER = [*LEGS, *APART]
+SKIP = 2  # rounds that are not counted
 WARM = 4  # steps of each job before the first round
 LOOK = 0.5  # seconds from one look at the cores' distance to the next; each takes 3 ms
 NEAR = 130  # nanoseconds from one core to the other and back, if they share a cache
@@ -341,9 +342,9 @@ def run_legs(names, budget, legs, seconds, rounds, env, keep):
     with Run(names, policy, budget, env=env) as r:
         r.warm_up(WARM)
         first = math.ceil((time.monotonic() + 0.1) / (seconds * len(legs))) * seconds * len(legs)
-        time.sleep(first + seconds * len(legs) - time.monotonic())  # the first round is not counted
+        time.sleep(first + SKIP * seconds * len(legs) - time.monotonic())
         seen = []
-        for number in range(len(legs), (1 + rounds) * len(legs)):
+        for number in range(SKIP * len(legs), (SKIP + rounds) * len(legs)):
             begin = first + number * seconds
             seen.append((number, begin, r.window(begin + seconds)))
             r.check()
@@ -356,7 +357,7 @@ def run_legs(names, budget, legs, seconds, rounds, env, keep):
 def tell(r, legs, seconds, leg, keep):
     number, begin, seen = leg
     seen["times"] = r.times(begin, begin + seconds)
-    keep(legs[number % len(legs)], number // len(legs), seen)
+    keep(legs[number % len(legs)], number // len(legs) - SKIP + 1, seen)
 
 
 def rates_by_place(legs):

@@ -40,8 +40,8 @@
  *   DOES IT PAY?  Where two tides fit together may be where the jobs hinder each other most (large
  *          feature maps, all of them waiting for the memory bus).  So the work done per time,
  *          in solo time, is measured epoch by epoch (five of the longest steps, after one to settle),
- *          for sharing and for taking turns, twice each and by turns, as machines are faster at
- *          one time than at another: turns, if they did 1 % more, else sharing goes on for 8, 16, ... 64
+ *          for sharing and for taking turns, twice each and next to each other, as machines are faster
+ *          at one time than at another: turns, if they did 1 % more, else sharing goes on for 8, 16, ... 64
  *          epochs until the next trial.  Sharing that does a tenth more than turns did
  *          goes on for 32 epochs; then turns are tried all the same, as machines
  *          change (a virtual one's cores move) and nobody is seen alone while all share.  All anew
@@ -77,7 +77,7 @@
 #define SETTLE      1.0  /* ... after so many, if it was the other way before          */
 #define SURE_RATE   1.10 /* of turns: sharing that does so much is not in doubt          */
 #define WORTH       0.99 /* of turns: what sharing must do; less is within the noise   */
-#define PAIRS       2u   /* epochs of each, in turn, in a trial                         */
+#define TRIAL       4u   /* epochs, half of them of sharing and half of turns           */
 #define EPOCHS_MIN  8u   /* what did more goes on for so many before the next one       */
 #define EPOCHS_MAX  64u  /* ... doubled each time that it is confirmed, at most         */
 #define EPOCHS_SURE 32u  /* ... for so many                                            */
@@ -603,11 +603,12 @@ somebody_fresh(const choice *c)
 }
 
 static void
-go_on_with(trial *t, bool turns)
+go_on_with(trial *t, bool turns, bool clear)
 {
-    t->n_next = t->choice != turns           ? EPOCHS_MIN
-                : 2 * t->n_next < EPOCHS_MAX ? 2 * t->n_next
-                                             : EPOCHS_MAX;
+    uint32_t more = clear ? 4 : 2; /* times as long as before: there was no doubt */
+
+    if (t->choice != turns) t->n_next = EPOCHS_MIN / 2;
+    t->n_next = more * t->n_next < EPOCHS_MAX ? more * t->n_next : EPOCHS_MAX;
     t->turns = t->choice = turns;
     t->n_left = t->n_next;
 }
@@ -670,10 +671,10 @@ judge_epoch(const choice *c, double rate)
     }
     double shared = tried(c, false), turns = tried(c, true);
     bool   clear = shared >= SURE_RATE * turns || turns >= SURE_RATE * shared;
-    if (++t->n_tried < (clear ? 2 : 2 * PAIRS))
-        t->turns = !t->turns;
-    else
-        go_on_with(t, turns * WORTH >= shared);
+    if (++t->n_tried % 2)
+        t->turns = !t->turns; /* one, the other twice, the one again: drift cancels out */
+    else if (t->n_tried == TRIAL || clear)
+        go_on_with(t, turns * WORTH >= shared, clear);
 }
 
 /* At the end of an epoch: judge it and choose the next one.  After a change steps that began in the
