@@ -17,9 +17,9 @@
  *          victims of each other do not both wait; while it runs or waits, a start of somebody
  *          well ahead of it is held back, too: that would take its cores.  Shares are reckoned
  *          2 % larger than they are, as solo times are known to about that, and of what taking
- *          turns was seen to do in all, at least 0.97 of solo work.  What all are ahead or behind alike
- *          is taken from all: so what sharing gains is shared, too, and a machine that has become
- *          faster or slower since solo times were measured does not make shares unequal.
+ *          turns was seen to do in all, at least 0.97 of solo work.  What all are ahead or behind
+ *          alike is taken from all: so what sharing gains is shared, too, and a machine that has
+ *          become faster or slower since solo times were measured does not make shares unequal.
  *   START  Shares are reckoned in solo time, and a job's first steps are slow (memory is touched for
  *          the first time): its first steps run alone, with all cores, until one is no longer
  *          a tenth faster than the one before; three at least, eight at most.
@@ -41,8 +41,8 @@
  *          feature maps, all of them waiting for the memory bus).  So the work done per time,
  *          in solo time, is measured epoch by epoch (five of the longest steps, after one to settle),
  *          for sharing and for taking turns, twice each and next to each other, as machines are faster
- *          at one time than at another: turns, if they did 1 % more, else sharing goes on for 8, 16, ... 64
- *          epochs until the next trial.  Sharing that does a tenth more than turns did
+ *          at one time than at another: turns, if they did 1 % more, else sharing goes on for
+ *          8, 16, ... 64 epochs until the next trial.  Sharing that does a tenth more than turns did
  *          goes on for 32 epochs; then turns are tried all the same, as machines
  *          change (a virtual one's cores move) and nobody is seen alone while all share.  All anew
  *          when somebody joins or leaves or the budget changes; the first epoch after that does
@@ -301,7 +301,7 @@ nearer(double from, double to, double by)
 }
 
 /* What all are behind alike nobody can be given, and what all are ahead alike nobody has taken from
- * another: sharing pays, or the machine is not as fast as it was.  What counts is who is behind whom. */
+ * another: sharing pays, or the machine is not as fast as it was.  Who is behind whom counts. */
 static void
 level(choice *c)
 {
@@ -513,8 +513,8 @@ watch_step(account *a)
     for (size_t k = 0; k < NEIGHBOURS; k++) a->beside[k].met_ns = 0;
 }
 
-/* A step is over.  If more than all of it should have been done in that time, its neighbours slow it down
- * by more than was thought, each for its part in it. */
+/* A step is over.  If more than all of it should have been done in that time, its neighbours slow it
+ * down by more than was thought, each for its part in it. */
 static void
 learn_neighbours(account *a, double solo)
 {
@@ -545,8 +545,8 @@ price(const choice *c, size_t i)
     return lag < 0 ? 1 / (1 - lag) : 1 + lag;
 }
 
-/* What those that run do in a time, with two more (SIZE_MAX: nobody); at prices, or in solo time.  0 if nothing
- * is known of so many. */
+/* What those that run do in a time, with two more (SIZE_MAX: nobody); at prices, or in solo time.
+ * 0 if nothing is known of so many. */
 static double
 worth_of(const choice *c, size_t also, size_t third, bool at_prices)
 {
@@ -590,6 +590,8 @@ static void
 begin_trials(zico *z, uint64_t budget_bytes)
 {
     z->trial = (trial){.n_next = EPOCHS_MIN, .budget_bytes = budget_bytes};
+    for (size_t i = 0; i < ZI_LEDGER_JOBS_MAX; i++)
+        z->job[i].tried[false] = z->job[i].tried[true] = 0;
 }
 
 static bool
