@@ -42,8 +42,7 @@ speed_of(const zi_sim *s, const zi_sim_actor *a)
         speed = pow((double)c / s->opt->n_cores, j->scaling > 0 ? j->scaling : 0.7);
     if (s->n_computing <= ZI_SIM_CORES_MAX && s->opt->corun[s->n_computing] > 0)
         speed *= s->opt->corun[s->n_computing];
-    if (c > 1 && are_apart(s) && s->opt->apart_speed > 0)
-        speed *= s->opt->apart_speed;
+    if (c > 1 && are_apart(s) && s->opt->apart_speed > 0) speed *= s->opt->apart_speed;
     if (j->stop_for_ns && s->now_ns >= j->stop_ns &&
         s->now_ns < j->stop_ns + j->stop_for_ns)
         return 0;
