@@ -60,6 +60,7 @@
  * COST     O(E log k) a sweep of E events and k running jobs; at most CANDIDATES x (VICTIMS + 1)
  *          sweeps a decision; bench/decide.c measures it.
  */
+#include "policy/neighbours.h"
 #include "policy/policy_common.h"
 #include "policy/sweep.h"
 
@@ -88,42 +89,25 @@
 #define TURNS_LEAST 0.97 /* of solo work: less was seen in single epochs only         */
 #define MARGIN      1.02 /* on shares: solo time is known to about so much               */
 #define BEHIND      0.5  /* ... from which on those who are ahead leave it the cores */
+#define LAG_MAX     8.0  /* longest steps that anybody can be behind                   */
 #define SPREAD      1.0 /* longest steps that a job may be ahead of who is most behind   */
 #define PRICE       0.5 /* of progress: by how much it rises with a longest step of lag  */
-#define NEIGHBOURS  8u  /* that a job knows about                                      */
-#define TOGETHER    16u /* jobs that run at once, of which anything is learnt          */
-#define SLOWER      0.6 /* by how much of its solo time a stranger slows a job down    */
-#define SLOWER_MAX  8.0
-#define LEARN       0.2  /* of what a step took more or less than foreseen              */
-#define FORGET      0.01 /* of what was learnt, in each step without that neighbour     */
-
-/* What another job does to a job's pace: beside these its steps take 1 + the sum of `slower`
- * times as long as alone. */
-typedef struct neighbour {
-    zi_job_id id;
-    float     slower; /* 0: never met */
-    float
-        met_ns; /* time beside it in the present step, as far as `slower` matters in it */
-} neighbour;
 
 typedef struct account {
-    double    lag_ns;  /* > 0: behind its temporal share */
-    uint64_t  idle_ns; /* when its last step ended       */
-    uint64_t  gap_ns;  /* from a step's end to the next asking, smoothed */
-    uint64_t  n_mispredicted;
-    uint64_t  best_ns; /* of its first steps, alone */
-    uint32_t  n_steps; /* ended */
-    uint32_t  points;  /* of distrust */
-    uint32_t  n_good;  /* steps as foreseen in a row; the ramp */
-    double    done; /* steps in this epoch, with the parts of those across its bounds */
-    double    per_ns[2]; /* steps in an epoch of sharing, of taking turns, as measured */
-    double    tried[2];  /* the same, of all epochs of the present trial */
-    bool      takes_turns;
-    bool      warm;    /* past its first steps */
-    bool      alone;   /* nobody was beside it in its present step */
-    bool      watched; /* ... which was seen from its beginning */
-    double    work_ns; /* ... and of which so much solo time should be done by now */
-    neighbour beside[NEIGHBOURS];
+    double   lag_ns;  /* > 0: behind its temporal share */
+    uint64_t idle_ns; /* when its last step ended       */
+    uint64_t gap_ns;  /* from a step's end to the next asking, smoothed */
+    uint64_t n_mispredicted;
+    uint64_t best_ns; /* of its first steps, alone */
+    uint32_t n_steps; /* ended */
+    uint32_t points;  /* of distrust */
+    uint32_t n_good;  /* steps as foreseen in a row; the ramp */
+    double   done;    /* steps in this epoch, with the parts of those across its bounds */
+    double   per_ns[2]; /* steps in an epoch of sharing, of taking turns, as measured */
+    double   tried[2];  /* the same, of all epochs of the present trial */
+    bool     takes_turns;
+    bool     warm;  /* past its first steps */
+    bool     alone; /* nobody was beside it in its present step */
 } account;
 
 /* Does running beside each other pay?  Steps of each job per time, epoch by epoch; weighed by what a
@@ -143,12 +127,10 @@ typedef struct trial {
 } trial;
 
 typedef struct zico {
-    trial     trial;
-    uint64_t  last_ns;
-    uint64_t  since_ns; /* these run beside each other and are not stalled: */
-    size_t    n_together;
-    zi_job_id together[TOGETHER];
-    account   job[ZI_LEDGER_JOBS_MAX];
+    trial         trial;
+    uint64_t      last_ns;
+    zi_neighbours beside;
+    account       job[ZI_LEDGER_JOBS_MAX];
 } zico;
 
 /* One decision's working set. */
@@ -156,16 +138,16 @@ typedef struct choice {
     zico          *z;
     const zi_view *v;
     uint64_t       now_ns;
-    double         weights;            /* of all that want to run        */
-    double         longest;            /* solo step among them           */
-    double         longest_rest;       /* of those that run              */
-    uint64_t       keep;               /* of the budget, while ramping   */
-    size_t         n_running, n_about; /* about to ask */
-    size_t         n_on_time;          /* of those that run: not overdue */
-    size_t         running[TOGETHER];  /* the first of them ... */
-    uint64_t       rest_ns[TOGETHER];  /* ... and what they still need, in solo time */
-    bool           turns;              /* somebody who takes turns is running */
-    bool           fresh;              /* ... who is in its first steps       */
+    double         weights;              /* of all that want to run        */
+    double         longest;              /* solo step among them           */
+    double         longest_rest;         /* of those that run              */
+    uint64_t       keep;                 /* of the budget, while ramping   */
+    size_t         n_running, n_about;   /* about to ask */
+    size_t         n_on_time;            /* of those that run: not overdue */
+    size_t         running[ZI_TOGETHER]; /* the first of them ... */
+    uint64_t       rest_ns[ZI_TOGETHER]; /* ... and what they still need, in solo time */
+    bool           turns;                /* somebody who takes turns is running */
+    bool           fresh;                /* ... who is in its first steps       */
 } choice;
 
 static zico_status
@@ -236,7 +218,7 @@ sum_up(choice *c, zico *z, const zi_view *v, uint64_t now_ns)
         c->n_about += j->state == ZI_JOB_IDLE;
         if (j->state == ZI_JOB_RUNNING) {
             uint64_t rest = zi_sweep_rest(j, now_ns);
-            if (c->n_running < TOGETHER) {
+            if (c->n_running < ZI_TOGETHER) {
                 c->running[c->n_running] = i;
                 c->rest_ns[c->n_running] = rest;
             }
@@ -256,7 +238,7 @@ sum_up(choice *c, zico *z, const zi_view *v, uint64_t now_ns)
 static uint64_t
 rest_of(const choice *c, size_t i)
 {
-    for (size_t k = 0; k < c->n_running && k < TOGETHER; k++)
+    for (size_t k = 0; k < c->n_running && k < ZI_TOGETHER; k++)
         if (c->running[k] == i) return c->rest_ns[k];
     return zi_sweep_rest(&c->v->job[i], c->now_ns);
 }
@@ -274,13 +256,16 @@ most_lag(const choice *c)
     return most;
 }
 
-/* Work done per time, in solo time, when sharing or taking turns. */
+/* Work done per time when sharing or taking turns, of late or in the epochs of the present trial
+ * together: in steps that take as long as is known by now. */
 static double
-rate_of(const choice *c, bool turns)
+rate_of(const choice *c, bool turns, bool in_trial)
 {
     double sum = 0;
-    for (size_t i = 0; i < c->v->n_jobs; i++)
-        sum += c->z->job[c->v->job[i].id].per_ns[turns] * solo_ns(&c->v->job[i]);
+    for (size_t i = 0; i < c->v->n_jobs; i++) {
+        const account *a = &c->z->job[c->v->job[i].id];
+        sum += (in_trial ? a->tried : a->per_ns)[turns] * solo_ns(&c->v->job[i]);
+    }
     return sum;
 }
 
@@ -289,7 +274,7 @@ rate_of(const choice *c, bool turns)
 static double
 turns_rate(const choice *c)
 {
-    double rate = c->z->trial.seen[true] ? rate_of(c, true) : 1;
+    double rate = c->z->trial.seen[true] ? rate_of(c, true, false) : 1;
     return rate > 1 ? 1 : rate < TURNS_LEAST ? TURNS_LEAST : rate;
 }
 
@@ -305,7 +290,7 @@ nearer(double from, double to, double by)
 static void
 level(choice *c)
 {
-    double least = 8 * c->longest, most = -8 * c->longest, by = 0;
+    double least = LAG_MAX * c->longest, most = -LAG_MAX * c->longest, by = 0;
 
     for (size_t i = 0; i < c->v->n_jobs; i++) {
         const zi_job_view *j = &c->v->job[i];
@@ -335,7 +320,7 @@ accrue(choice *c)
             a->lag_ns += owed * weight(j) / c->weights;
         else
             a->lag_ns = nearer(a->lag_ns, most, passed);
-        if (a->lag_ns > 8 * c->longest) a->lag_ns = 8 * c->longest;
+        if (a->lag_ns > LAG_MAX * c->longest) a->lag_ns = LAG_MAX * c->longest;
         if (a->lag_ns < -SPREAD * c->longest) a->lag_ns = -SPREAD * c->longest;
     }
     level(c);
@@ -382,20 +367,25 @@ delay_from(const choice *c, size_t i, size_t also, uint64_t from_ns)
     return delay;
 }
 
+/* Solo time until the first of those that run ends; `most` at most. */
+static uint64_t
+until_end(const choice *c, uint64_t most)
+{
+    for (size_t i = 0; i < c->v->n_jobs; i++) {
+        if (c->v->job[i].state != ZI_JOB_RUNNING) continue;
+        uint64_t rest = rest_of(c, i);
+        if (rest < most) most = rest;
+    }
+    return most;
+}
+
 /* With job `also`, too: how long until job i could have a core? */
 static uint64_t
 until_core(const choice *c, size_t i, size_t also)
 {
-    uint64_t soonest = (uint64_t)solo_ns(&c->v->job[also]);
-
     if (c->v->job[i].state == ZI_JOB_RUNNING || c->n_running + 1 < c->v->n_cores)
         return 0;
-    for (size_t k = 0; k < c->v->n_jobs; k++) {
-        if (c->v->job[k].state != ZI_JOB_RUNNING) continue;
-        uint64_t rest = rest_of(c, k);
-        if (rest < soonest) soonest = rest;
-    }
-    return soonest;
+    return until_end(c, (uint64_t)solo_ns(&c->v->job[also]));
 }
 
 /* The farthest behind that job i will be at any of its next beginnings, if job `also` starts
@@ -427,116 +417,6 @@ lag_beside(const choice *c, size_t i, size_t also)
 
 /* -- who runs well beside whom? ----------------------------------------------------------- */
 
-static neighbour *
-find_neighbour(account *a, zi_job_id id)
-{
-    for (size_t k = 0; k < NEIGHBOURS; k++)
-        if (a->beside[k].slower > 0 && a->beside[k].id == id) return &a->beside[k];
-    return NULL;
-}
-
-/* A stranger takes the place of whoever was beside it for the shortest time. */
-static neighbour *
-meet(account *a, zi_job_id id)
-{
-    neighbour *known = find_neighbour(a, id), *least = &a->beside[0];
-
-    if (known) return known;
-    for (size_t k = 0; k < NEIGHBOURS; k++) {
-        if (a->beside[k].slower <= 0) {
-            least = &a->beside[k];
-            break;
-        }
-        if (a->beside[k].met_ns < least->met_ns) least = &a->beside[k];
-    }
-    *least = (neighbour){.id = id, .slower = (float)SLOWER};
-    return least;
-}
-
-static double
-slower_beside(zico *z, zi_job_id id, zi_job_id other)
-{
-    const neighbour *n = find_neighbour(&z->job[id], other);
-    return n ? n->slower : SLOWER;
-}
-
-/* Time passed with the same jobs at work. */
-static void
-note_time(zico *z, uint64_t now_ns)
-{
-    double passed = (double)(now_ns - z->since_ns);
-
-    for (size_t i = 0; i < z->n_together && passed > 0; i++) {
-        account *a = &z->job[z->together[i]];
-        double   pace = 1;
-        for (size_t k = 0; k < z->n_together; k++)
-            if (k != i) pace += meet(a, z->together[k])->slower;
-        a->work_ns += passed / pace;
-        for (size_t k = 0; k < z->n_together; k++)
-            if (k != i)
-                meet(a, z->together[k])->met_ns += (float)(passed / (pace * pace));
-    }
-    z->since_ns = now_ns;
-}
-
-static void
-note_together(zico *z, const zi_view *v)
-{
-    z->n_together = 0;
-    for (size_t i = 0; i < v->n_jobs; i++) {
-        const zi_job_view *j = &v->job[i];
-        if (j->state != ZI_JOB_RUNNING || j->stalled) continue;
-        if (z->n_together == TOGETHER) { /* nothing can be told of so many */
-            z->n_together = 0;
-            return;
-        }
-        z->together[z->n_together++] = j->id;
-    }
-}
-
-/* Its number goes to another. */
-static void
-forget_job(zico *z, zi_job_id id)
-{
-    z->job[id] = (account){0};
-    for (size_t i = 0; i < ZI_LEDGER_JOBS_MAX; i++) {
-        neighbour *n = find_neighbour(&z->job[i], id);
-        if (n) n->slower = 0;
-    }
-}
-
-static void
-watch_step(account *a)
-{
-    a->watched = true;
-    a->work_ns = 0;
-    for (size_t k = 0; k < NEIGHBOURS; k++) a->beside[k].met_ns = 0;
-}
-
-/* A step is over.  If more than all of it should have been done in that time, its neighbours slow it
- * down by more than was thought, each for its part in it. */
-static void
-learn_neighbours(account *a, double solo)
-{
-    double error = solo > 0 ? a->work_ns / solo - 1 : 0, sum = 0.05;
-
-    if (!a->watched || solo <= 0) return;
-    for (size_t k = 0; k < NEIGHBOURS; k++) {
-        double met = a->beside[k].met_ns / solo;
-        sum += met * met;
-    }
-    for (size_t k = 0; k < NEIGHBOURS; k++) {
-        neighbour *n = &a->beside[k];
-        double     slower = n->slower + LEARN * error * (n->met_ns / solo) / sum;
-        if (n->slower <= 0) continue;
-        if (n->met_ns <= 0) slower += FORGET * (SLOWER - slower);
-        n->slower = (float)(slower < 0.01         ? 0.01
-                            : slower > SLOWER_MAX ? SLOWER_MAX
-                                                  : slower);
-    }
-    a->watched = false;
-}
-
 /* What a job's progress is worth: the more, the farther it is behind. */
 static double
 price(const choice *c, size_t i)
@@ -550,10 +430,10 @@ price(const choice *c, size_t i)
 static double
 worth_of(const choice *c, size_t also, size_t third, bool at_prices)
 {
-    size_t job[TOGETHER + 2], n = 0;
+    size_t job[ZI_TOGETHER + 2], n = 0;
     double sum = 0;
 
-    if (c->n_running > TOGETHER) return 0;
+    if (c->n_running > ZI_TOGETHER) return 0;
     for (size_t k = 0; k < c->n_running; k++) job[n++] = c->running[k];
     if (also != SIZE_MAX) job[n++] = also;
     if (third != SIZE_MAX) job[n++] = third;
@@ -561,7 +441,8 @@ worth_of(const choice *c, size_t also, size_t third, bool at_prices)
         double pace = 1;
         for (size_t k = 0; k < n; k++)
             if (k != i)
-                pace += slower_beside(c->z, c->v->job[job[i]].id, c->v->job[job[k]].id);
+                pace += zi_neighbours_cost(&c->z->beside, c->v->job[job[i]].id,
+                                           c->v->job[job[k]].id);
         sum += (at_prices ? price(c, job[i]) : 1) / pace;
     }
     return sum;
@@ -585,13 +466,19 @@ begin_epoch(const choice *c)
         c->z->job[c->v->job[i].id].done = -part_done(c, i);
 }
 
+static void
+forget_tried(zico *z)
+{
+    for (size_t i = 0; i < ZI_LEDGER_JOBS_MAX; i++)
+        z->job[i].tried[false] = z->job[i].tried[true] = 0;
+}
+
 /* Everything is different now: both ways are tried anew. */
 static void
 begin_trials(zico *z, uint64_t budget_bytes)
 {
     z->trial = (trial){.n_next = EPOCHS_MIN, .budget_bytes = budget_bytes};
-    for (size_t i = 0; i < ZI_LEDGER_JOBS_MAX; i++)
-        z->job[i].tried[false] = z->job[i].tried[true] = 0;
+    forget_tried(z);
 }
 
 static bool
@@ -635,16 +522,6 @@ measure_epoch(const choice *c)
     return sum;
 }
 
-/* What was done in this trial, in steps that take as long as is known by now. */
-static double
-tried(const choice *c, bool turns)
-{
-    double sum = 0;
-    for (size_t i = 0; i < c->v->n_jobs; i++)
-        sum += c->z->job[c->v->job[i].id].tried[turns] * solo_ns(&c->v->job[i]);
-    return sum;
-}
-
 static void
 begin_trial(const choice *c)
 {
@@ -652,10 +529,7 @@ begin_trial(const choice *c)
 
     t->n_left = t->n_tried = 0;
     t->turns = !t->turns;
-    for (size_t i = 0; i < c->v->n_jobs; i++) {
-        account *a = &c->z->job[c->v->job[i].id];
-        a->tried[false] = a->tried[true] = 0;
-    }
+    forget_tried(c->z);
 }
 
 /* Sharing or taking turns next, and for how long? */
@@ -666,12 +540,12 @@ judge_epoch(const choice *c, double rate)
 
     t->n_sharing = t->turns ? 0 : t->n_sharing + 1;
     if (t->n_left > 0) {
-        bool sure = !t->turns && rate >= SURE_RATE * rate_of(c, true);
+        bool sure = !t->turns && rate >= SURE_RATE * rate_of(c, true, false);
         if (sure && t->n_sharing < EPOCHS_SURE) return;
         if (--t->n_left == 0) begin_trial(c);
         return;
     }
-    double shared = tried(c, false), turns = tried(c, true);
+    double shared = rate_of(c, false, true), turns = rate_of(c, true, true);
     bool   clear = shared >= SURE_RATE * turns || turns >= SURE_RATE * shared;
     if (++t->n_tried % 2)
         t->turns = !t->turns; /* one, the other twice, the one again: drift cancels out */
@@ -919,15 +793,9 @@ choose(const choice *c, zi_out *out)
 static double
 cost_of_waiting(const choice *c)
 {
-    uint64_t next = c->n_about ? WAKE_NS : (uint64_t)c->longest;
+    uint64_t next = until_end(c, c->n_about ? WAKE_NS : (uint64_t)c->longest);
     double   worst = -c->longest;
 
-    for (size_t i = 0; i < c->v->n_jobs; i++) {
-        const zi_job_view *j = &c->v->job[i];
-        if (j->state != ZI_JOB_RUNNING) continue;
-        uint64_t rest = rest_of(c, i);
-        if (rest < next) next = rest;
-    }
     for (size_t i = 0; i < c->v->n_jobs; i++) {
         if (!is_asking(c, i)) continue;
         double lag = lag_after(c, i, next);
@@ -1028,7 +896,7 @@ note_company(zico *z, const zi_view *v, size_t starter)
         alone = false;
     }
     z->job[v->job[starter].id].alone = alone;
-    watch_step(&z->job[v->job[starter].id]);
+    zi_neighbours_step_began(&z->beside, v->job[starter].id);
 }
 
 /* One of a job's first steps is over, which it ran alone: was it still warming up? */
@@ -1057,7 +925,7 @@ step_ended(zico *z, const zi_job_view *j)
     account *a = &z->job[j->id];
 
     a->lag_ns -= a->alone ? (double)j->last_step_ns : solo_ns(j);
-    learn_neighbours(a, solo_ns(j));
+    zi_neighbours_step_ended(&z->beside, j->id, solo_ns(j));
     a->done++;
     if (a->n_steps < UINT32_MAX) a->n_steps++;
     note_warmth(a, j);
@@ -1087,10 +955,11 @@ zico_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
     zico  *z = state;
     choice c;
 
-    note_time(z, ev->now_ns);
-    note_together(z, v);
-    if (ev->kind == ZI_EVENT_JOIN || ev->kind == ZI_EVENT_LEAVE)
-        forget_job(z, v->job[ev->job].id);
+    zi_neighbours_look(&z->beside, v, ev->now_ns);
+    if (ev->kind == ZI_EVENT_JOIN || ev->kind == ZI_EVENT_LEAVE) {
+        z->job[v->job[ev->job].id] = (account){0};
+        zi_neighbours_forget(&z->beside, v->job[ev->job].id);
+    }
     if (ev->kind == ZI_EVENT_JOIN || ev->kind == ZI_EVENT_LEAVE ||
         z->trial.budget_bytes != v->budget_bytes)
         begin_trials(z, v->budget_bytes);
@@ -1120,8 +989,7 @@ zico_on_break(void *state)
 {
     zico *z = state;
     z->trial.from_ns = 0;
-    z->n_together = 0; /* nor does a step */
-    for (size_t i = 0; i < ZI_LEDGER_JOBS_MAX; i++) z->job[i].watched = false;
+    zi_neighbours_break(&z->beside);
 }
 
 const zi_policy_ops zi_policy_zico = {
