@@ -222,7 +222,6 @@ class Run:
         self.sampler.start()
         self.jobs = [Job(n, i, self.socket, steps, dict(clean, **(env or {})))
                      for i, n in enumerate(names)]
-        self.looks = distance.Looks(LOOK)
 
     def warm_up(self, steps, limit=120):
         """Until every job has made so many steps."""
@@ -262,17 +261,12 @@ class Run:
             "p99_us": field(after, "decide_p99_ns") / 1e3,
         }
 
-    def times(self, begin, end):
+    def times(self, looks, begin, end):
         """The leg between two bounds of time, from look to look: seconds, where the cores were, steps of each job.  It
         begins when the steps of the leg before have ended."""
         first = max([begin + PAUSE] + [e for j in self.jobs for b, e in j.kernels if b < begin + PAUSE / 2])
-        bounds = [first] + [t for t, _ in self.looks.looks if first < t < end] + [end]
-        return [[b - a, self.where(a, b), [j.steps(a, b) for j in self.jobs]] for a, b in zip(bounds, bounds[1:]) if a < b]
-
-    def where(self, begin, end):
-        """Were the cores near each other?"""
-        seen = [ns for t, ns in self.looks.looks if begin - LOOK <= t <= end + LOOK]
-        return "near" if max(seen) < NEAR else "far" if min(seen) >= NEAR else "moving"
+        bounds = [first] + [t for t, _ in looks if first < t < end] + [end]
+        return [[b - a, where(looks, a, b), [j.steps(a, b) for j in self.jobs]] for a, b in zip(bounds, bounds[1:]) if a < b]
 
     def between(self, begin, end):
         """Median microseconds from a step's last kernel to the first one of another job's step, which follows it; negative
@@ -282,7 +276,6 @@ class Run:
         return statistics.median(gaps) * 1e6 if gaps else None
 
     def close(self):
-        self.looks.close()
         try:
             self.pipe.send("end")
         except OSError:
@@ -304,6 +297,12 @@ class Run:
 
     def __exit__(self, *_):
         self.close()
+
+
+def where(looks, begin, end):
+    """Were the cores near each other?  Moving, too, if nobody looked."""
+    seen = [ns for t, ns in looks if begin - LOOK <= t <= end + LOOK]
+    return "near" if seen and max(seen) < NEAR else "far" if seen and min(seen) >= NEAR else "moving"
 
 
 def field(picture, name):
@@ -339,7 +338,7 @@ def run_legs(names, budget, legs, seconds, rounds, env, keep):
     """Policies in turn over one set of jobs, so many rounds of legs of so many seconds."""
     seconds = round(seconds, 1)
     policy = "relay:" + "+".join(LEGS[k][0][:2] for k in legs) + f"/{seconds:g}"
-    with Run(names, policy, budget, env=env) as r:
+    with Run(names, policy, budget, env=env) as r, distance.Looks(LOOK) as looks:
         r.warm_up(WARM)
         first = math.ceil((time.monotonic() + 0.1) / (seconds * len(legs))) * seconds * len(legs)
         time.sleep(first + SKIP * seconds * len(legs) - time.monotonic())
@@ -349,14 +348,14 @@ def run_legs(names, budget, legs, seconds, rounds, env, keep):
             seen.append((number, begin, r.window(begin + seconds)))
             r.check()
             if len(seen) > 1:  # of the leg before all steps are over
-                tell(r, legs, seconds, seen[-2], keep)
+                tell(r, looks.looks, legs, seconds, seen[-2], keep)
         time.sleep(seconds)
-        tell(r, legs, seconds, seen[-1], keep)
+        tell(r, looks.looks, legs, seconds, seen[-1], keep)
 
 
-def tell(r, legs, seconds, leg, keep):
+def tell(r, looks, legs, seconds, leg, keep):
     number, begin, seen = leg
-    seen["times"] = r.times(begin, begin + seconds)
+    seen["times"] = r.times(looks, begin, begin + seconds)
     keep(legs[number % len(legs)], number // len(legs) - SKIP + 1, seen)
 
 

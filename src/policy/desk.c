@@ -346,6 +346,7 @@ zi_desk_adopt(zi_desk *d, zi_job_id job, const zi_job_spec *spec, bool in_step,
     zico_status st;
 
     d->now_ns = now_ns;
+    d->fresh = false;
     if (job >= ZI_LEDGER_JOBS_MAX) return ZICO_E_ARG;
     st = zi_ledger_adopt_job(d->ledger, job, &spec->limits);
     if (st < 0) return st;
@@ -400,6 +401,7 @@ zi_desk_hold(zi_desk *d, bool hold, uint64_t now_ns)
 zi_ledger *
 zi_desk_ledger(zi_desk *d)
 {
+    d->fresh = false; /* whoever asks may change it */
     return d->ledger;
 }
 
@@ -478,7 +480,7 @@ zi_desk_verify(zi_desk *d, int *ret_invariant)
     zico_status st = zi_ledger_verify(d->ledger, &broken);
     bool        somebody_stuck = d->hold;
 
-    zi_desk_refresh(d);
+    if (!zi_desk_is_as_marked(d)) broken = 8;
     for (size_t i = 0; st == ZICO_OK && i < d->n_jobs; i++) {
         const zi_job_view   *v = &d->job[i];
         const zi_desk_row   *j = &d->row[v->id];

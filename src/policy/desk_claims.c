@@ -338,18 +338,20 @@ digest(const zi_desk *d)
     return sum;
 }
 
-static bool
-is_fresh(zi_desk *d)
+bool
+zi_desk_is_as_marked(zi_desk *d)
 {
+    bool     fresh = d->fresh;
     uint64_t before = digest(d);
+
     zi_desk_refresh(d);
-    return digest(d) == before;
+    return !fresh || digest(d) == before;
 }
 
 void
 zi_desk_refresh_if_stale(zi_desk *d)
 {
-    zi_assert_paranoid(!d->fresh || is_fresh(d));
+    zi_assert_paranoid(zi_desk_is_as_marked(d));
     if (!d->fresh) zi_desk_refresh(d);
 }
 

@@ -185,6 +185,8 @@ void zi_desk_place(zi_desk *d, const zi_job_view *v);
 void zi_desk_refresh(zi_desk *d);
 /* The same where nothing may have changed since: while the desk settles, which marks what it changes. */
 void zi_desk_refresh_if_stale(zi_desk *d);
+/* Refreshes.  False: something had changed although nobody had marked it. */
+bool zi_desk_is_as_marked(zi_desk *d);
 bool zi_desk_is_learning(const zi_desk_row *j);
 /* Moved out, or called back and waiting for the memory that it needs to come in. */
 bool zi_desk_is_out(const zi_desk *d, zi_job_id job);

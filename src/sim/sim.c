@@ -73,12 +73,12 @@ watch(zi_sim *s)
 {
     zi_ledger_totals sum;
 
-    zi_ledger_sum(zi_desk_ledger(s->desk), &sum);
-    if (s->held_bytes > sum.budget_bytes) s->out.n_over_budget++; /* R1 */
-    if (s->held_bytes > s->out.peak_bytes) s->out.peak_bytes = s->held_bytes;
     if (s->opt->verify_every && s->out.n_calls % s->opt->verify_every == 0 &&
         !s->out.broken)
         (void)zi_desk_verify(s->desk, &s->out.broken);
+    zi_ledger_sum(zi_desk_ledger(s->desk), &sum);
+    if (s->held_bytes > sum.budget_bytes) s->out.n_over_budget++; /* R1 */
+    if (s->held_bytes > s->out.peak_bytes) s->out.peak_bytes = s->held_bytes;
 }
 
 void

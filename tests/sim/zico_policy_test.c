@@ -38,6 +38,16 @@ add_job(mix *m, zi_sim_shape shape, uint64_t peak, uint64_t length)
     zi_sim_tide(shape, peak, length, 32, &j->tide);
 }
 
+/* How much slower each job is with fewer cores; step times vary by a twentieth. */
+static void
+set_scaling(mix *m, const double *scaling)
+{
+    for (size_t i = 0; i < m->n; i++) {
+        m->job[i].scaling = scaling[i];
+        m->job[i].time_noise = 0.05;
+    }
+}
+
 static uint64_t
 sum_of_peaks(const mix *m)
 {
@@ -189,15 +199,13 @@ random_mixes(void **state)
 static void
 sharing_that_does_not_pay(void **state)
 {
-    mix m = {0};
+    static const double scaling[] = {1.15, 1.15, 1.15};
+    mix                 m = {0};
     (void)state;
     add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 220 * MS);
     add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 130 * MS);
     add_job(&m, ZI_SIM_BEEFY, 400 * MB, 340 * MS);
-    for (size_t i = 0; i < m.n; i++) {
-        m.job[i].scaling = 1.15;
-        m.job[i].time_noise = 0.05;
-    }
+    set_scaling(&m, scaling);
     for (int b = 0; b < 2; b++) {
         outcome t = run(&m, "temporal", b ? 0.65 : 1.2, 60, 1);
         outcome s = run(&m, "spatial", 1.2, 60, 1);
@@ -221,10 +229,7 @@ who_beside_whom(void **state)
     add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 150 * MS);
     add_job(&m, ZI_SIM_BEEFY, 400 * MB, 350 * MS);
     add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 400 * MS);
-    for (size_t i = 0; i < m.n; i++) {
-        m.job[i].scaling = scaling[i];
-        m.job[i].time_noise = 0.05;
-    }
+    set_scaling(&m, scaling);
     for (int b = 0; b < 3; b++) {
         static const double part[] = {1.2, 0.8, 0.65};
         outcome             t = run(&m, "temporal", part[b], 120, 1);
@@ -270,10 +275,7 @@ cores_that_wander(void **state)
         add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 110 * MS);
         add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 130 * MS);
         if (k >= 3) add_job(&m, ZI_SIM_BEEFY, 400 * MB, 300 * MS);
-        for (size_t i = 0; i < m.n; i++) {
-            m.job[i].scaling = scaling[k / 3][i];
-            m.job[i].time_noise = 0.05;
-        }
+        set_scaling(&m, scaling[k / 3]);
         outcome t = run(&m, "temporal", 1.2, 300, 1), s = run(&m, "spatial", 1.2, 300, 1);
         for (int b = 0; b < 2; b++) {
             outcome z = run(&m, "zico", b ? 0.65 : 1.2, 300, 1);
