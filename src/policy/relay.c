@@ -5,28 +5,31 @@
  *          first steps are made once.
  * WE DO    "relay:temporal+spatial+zico/6", or "relay:t+sp+z/6": six seconds each.  Leg k of n decides while
  *          (now / 6 s) % n == k, so whoever measures can tell from the clock.  At the end of
- *          a leg nobody begins; when all steps have ended, and SETTLE has passed in which the
- *          budget may be changed, the next one takes over.
+ *          a leg nobody begins; when all steps have ended, and SETTLE has passed, the next one takes
+ *          over.  "relay:t+z/6@3:8": the two have turns 3 and 4 of 8 (counted from 0), and in the others
+ *          nobody begins, as then the jobs of another broker, with another budget, have the machine.
  * CLOCKS   A leg's time stands still while others decide: it goes on where it stopped.  What it
  *          was measuring is void (on_break), as at its end steps run out without new ones.
  * WE DROP  Suspending: a job that one policy moved out would be missing in the next one's leg.
  * CHECKED  zico_policy_test.c: two make what lies between them; one alone makes what it makes
- *          without.
+ *          without; one turn of four makes a quarter.
  */
 #include "policy/policy_common.h"
 
+#include <ctype.h>
 #include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/check.h"
 
 #define LEGS_MAX  16u
+#define TURNS_MAX 64u
 #define LEG_BYTES (512u << 10) /* the largest state that fits */
 #define SECONDS   6.0          /* of a leg, if nothing else is said */
 #define SETTLE_NS 150000000ull /* between two legs, at least */
 
 typedef struct leg {
-    const zi_policy_ops *ops;
+    const zi_policy_ops *ops;     /* NULL: nobody begins */
     uint64_t             away_ns; /* time that it did not see */
     uint64_t             left_ns; /* when it stopped deciding */
     uint64_t             budget_bytes;
@@ -34,9 +37,10 @@ typedef struct leg {
 
 typedef struct relay {
     uint64_t    leg_ns;
-    size_t      n, at;  /* the leg that decides */
-    bool        ending; /* ... and was told that it ends */
-    leg         leg[LEGS_MAX];
+    size_t      n, at;          /* the leg that decides; n: others have their turns */
+    bool        ending;         /* ... and was told that it ends */
+    size_t      first, n_turns; /* turns of all, of which this is our first */
+    leg         leg[LEGS_MAX + 1];
     zi_job_view job[ZI_LEDGER_JOBS_MAX]; /* as the leg sees them */
     alignas(max_align_t) unsigned char state[LEGS_MAX][LEG_BYTES];
 } relay;
@@ -71,18 +75,35 @@ add_leg(relay *r, const char *name, size_t n, uint64_t seed)
     return ops->init(r->state[r->n++], arg, seed);
 }
 
+/* "/SECONDS", "/SECONDS@FIRST:ALL" or nothing. */
+static zico_status
+read_times(relay *r, const char *slash)
+{
+    char  *end = NULL;
+    double seconds = slash ? strtod(slash + 1, &end) : SECONDS;
+
+    if ((slash && end == slash + 1) || !(seconds >= 1 && seconds <= 3600))
+        return ZICO_E_ARG;
+    r->leg_ns = (uint64_t)(seconds * 1e9);
+    if (!slash || !*end) return ZICO_OK;
+    const char *first = end + 1;
+    if (*end != '@' || !isdigit((unsigned char)*first)) return ZICO_E_ARG;
+    r->first = strtoul(first, &end, 10);
+    const char *all = end + 1;
+    if (*end != ':' || !isdigit((unsigned char)*all)) return ZICO_E_ARG;
+    r->n_turns = strtoul(all, &end, 10);
+    return *end || r->n_turns > TURNS_MAX || r->first >= r->n_turns ? ZICO_E_ARG
+                                                                    : ZICO_OK;
+}
+
 static zico_status
 relay_init(void *state, const char *arg, uint64_t seed)
 {
     relay      *r = state;
     const char *slash = strchr(arg, '/');
     size_t      len = slash ? (size_t)(slash - arg) : strlen(arg);
-    char       *end = NULL;
-    double      seconds = slash ? strtod(slash + 1, &end) : SECONDS;
 
-    if ((slash && (end == slash + 1 || *end)) || !(seconds >= 1 && seconds <= 3600))
-        return ZICO_E_ARG;
-    r->leg_ns = (uint64_t)(seconds * 1e9);
+    if (read_times(r, slash) < 0) return ZICO_E_ARG;
     for (size_t at = 0; at <= len;) {
         const char *plus = memchr(arg + at, '+', len - at);
         size_t      n = plus ? (size_t)(plus - (arg + at)) : len - at;
@@ -90,7 +111,16 @@ relay_init(void *state, const char *arg, uint64_t seed)
         if (st < 0) return st;
         at += n + 1;
     }
-    return ZICO_OK;
+    if (r->n_turns == 0) r->n_turns = r->n;
+    return r->first + r->n <= r->n_turns ? ZICO_OK : ZICO_E_ARG;
+}
+
+/* Whose turn is it? */
+static size_t
+leg_at(const relay *r, uint64_t now_ns)
+{
+    size_t turn = (size_t)(now_ns / r->leg_ns % r->n_turns);
+    return turn >= r->first && turn < r->first + r->n ? turn - r->first : r->n;
 }
 
 static uint64_t
@@ -128,6 +158,7 @@ pass_on(relay *r, size_t k, const zi_view *v, const zi_event *ev, bool ending,
     zi_event at = *ev;
     size_t   n = 0;
 
+    if (!l->ops) return;
     if (!ending) l->budget_bytes = v->budget_bytes;
     at.now_ns = earlier(ev->now_ns, l->away_ns);
     l->ops->on_event(r->state[k], &own, &at, out);
@@ -159,7 +190,7 @@ static void
 tell_of_break(relay *r)
 {
     const zi_policy_ops *ops = r->leg[r->at].ops;
-    if (ops->on_break) ops->on_break(r->state[r->at]);
+    if (ops && ops->on_break) ops->on_break(r->state[r->at]);
 }
 
 static void
@@ -176,7 +207,7 @@ static void
 relay_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
 {
     relay   *r = state;
-    size_t   due = (size_t)(ev->now_ns / r->leg_ns % r->n);
+    size_t   due = leg_at(r, ev->now_ns);
     uint64_t since = ev->now_ns % r->leg_ns;
     bool     ending = due != r->at;
 

@@ -342,23 +342,39 @@ relay_of_two(void **state)
     outcome t = run(&m, "temporal", 1.2, 60, 1), s = run(&m, "spatial", 1.2, 60, 1);
     outcome both = run(&m, "relay:temporal+spatial/5", 1.2, 60, 1);
     outcome one = run(&m, "relay:zico/5", 0.65, 60, 1), z = run(&m, "zico", 0.65, 60, 1);
+    outcome part = run(&m, "relay:temporal/5@1:4", 1.2, 60, 1);
     double  middle = (t.total + s.total) / 2;
     printf(
-        "relay: temporal %.3f, spatial %.3f, both %.3f; zico %.3f, alone in relay %.3f\n",
-        t.total, s.total, both.total, z.total, one.total);
+        "relay: temporal %.3f, spatial %.3f, both %.3f; zico %.3f, alone in relay %.3f; "
+        "one turn of four of temporal %.3f\n",
+        t.total, s.total, both.total, z.total, one.total, part.total);
     assert_true(both.total > 0.95 * middle && both.total < 1.02 * middle);
     assert_true(slowest(&m, &both, &t) > 0.95);
     assert_true(one.total > 0.99 * z.total && one.total < 1.01 * z.total);
+    assert_true(part.total > 0.23 * t.total && part.total < 0.26 * t.total);
 }
 
 /* Lists that make no sense are refused. */
 static void
 relay_of_nobody(void **state)
 {
-    static const char *const bad[] = {"relay",        "relay:",       "relay:zico+",
-                                      "relay:nobody", "relay:q+zico", "relay:relay:zico",
-                                      "relay:zico/",  "relay:zico/0", "relay:zico/5s",
-                                      "relay:zico/x"};
+    static const char *const bad[] = {"relay",
+                                      "relay:",
+                                      "relay:zico+",
+                                      "relay:nobody",
+                                      "relay:q+zico",
+                                      "relay:relay:zico",
+                                      "relay:zico/",
+                                      "relay:zico/0",
+                                      "relay:zico/5s",
+                                      "relay:zico/x",
+                                      "relay:zico/5@",
+                                      "relay:zico/5@1",
+                                      "relay:zico/5@1:1",
+                                      "relay:zico+zico/5@1:2",
+                                      "relay:zico/5@0:65",
+                                      "relay:zico/5@-1:4",
+                                      "relay:zico/5@0:2x"};
     mix                      m = {0};
     zi_sim_result            res;
     zi_sim_job_result        per[N_MAX];
