@@ -4,38 +4,33 @@
     tools/bench-share.sh --quick              two mixes; about 15 minutes
     tools/bench-share.sh --mix pair-same      one mix in about eight minutes, appended
     tools/bench-share.sh --mix three --legs temporal,spatial,zico-65
-    tools/bench-share.sh --mix three --only hold-65
     tools/bench-share.sh --report             tables and picture of all that was appended
 
-A machine drifts by more than policies differ.  So a mix of native jobs is started once for each
-budget, and the policies decide in turn (`--policy relay:...`), some seconds each, round after round.
-The budget stays as it is meanwhile: after a change pages are touched anew, and zico measures anew whether
-sharing pays.
+A machine drifts by more than policies differ.  So all that is to be compared is there at the same time, and has the machine in
+turn, some seconds each (a *leg*), round after round: for each budget a broker with jobs of its own, and
+within a broker the policies (`--policy relay:...`, src/policy/relay.c).  While others have their legs, a broker's jobs wait.
 
-    temporal    one step at a time, the runner has all cores; the yardstick
+    temporal    one step at a time, the runner has all cores; the yardstick, several times in each round
     spatial     as much memory as all want together: what sharing can gain at most
     zico-N      at N = 100, 80, 65 and 55 % of the sum of solo peaks
     reserve-N   spatial at 80 and 65 %: cores are divided, but peaks are reserved; who does not fit waits
-
-and in runs of their own, since the jobs are started differently, each against its own temporal:
-
     hold-65     zico at 65 %, jobs give memory back only at the end of a step (ZICO_HOLD=step)
     whole-65    zico at 65 %, each job keeps all cores (ZICO_CORES): cores are not divided
 
-Progress is a job's rate relative to its rate in the temporal legs of the same run; of a mix,
-the mean over its jobs.  Gain captured = (zico - temporal) / (spatial - temporal).  A step
-counts for the part of its kernels' time that lies within the leg.  The first two rounds are not counted: memory
-is touched for the first time, tides are learnt, and whether sharing pays.  Memory is what the kernel says: a process of its own looks
-at the blocks of the pool's memfd every 20 ms, plus what the jobs charged.  How busy others kept the machine
-is recorded with each leg; legs with more than 0.15 cores of foreign load are left out.
+Progress is a job's rate in a leg relative to its rate in the temporal legs before and after it, interpolated; over all legs,
+the sum of the one by the sum of the other; of a mix, the mean over its jobs.  temporal itself is judged in the same way, by the
+temporal legs around it: that should be 1, and tells how far the other figures can be trusted.  Gain captured =
+(zico - 1) / (spatial - 1).  A step counts for the part of its kernels' time that lies within the leg.  The first rounds are not
+counted: memory is touched for the first time, tides are learnt, and whether sharing pays.  Memory is what the kernel says: a
+process of its own looks at the blocks of the pool's memfd every 20 ms, plus what the jobs charged.  How busy others kept the
+machine is recorded with each leg; legs with more than 0.15 cores of foreign load are left out.
 
-A virtual machine's cores move about the real ones every few seconds: at times they share a cache, at times they
-do not, and then a network that has both is half as slow again, while two with one each are not.  Left to chance that
-is a seventh of a leg's rate.  So bench/cores_apart looks where they are twice a second; rates are told
-for the time with the cores near each other, far apart and on the move by themselves, and put together as if they had been
-each for as long under every policy of the run.
+A virtual machine's cores move about the real ones every few seconds: at times they share a cache, at times they do not, and
+then a network that has both is half as slow again, while two with one each are not.  bench/cores_apart looks where they
+are, and a leg is told with the part of it in which they were near each other.
 """
 import argparse
+import contextlib
 import json
 import multiprocessing
 import math
@@ -81,18 +76,21 @@ MIXES = {
     "four": ["mobile", "dense", "unet", "gpt"],
     "eight": ["mobile", "dense", "unet", "gpt", "mobile", "resnet20", "unet", "lstm"],
 }
-SPLIT = ["pair-small", "three-small", "three"]  # where a whole run switches off one thing at a time
+SPLIT = ["pair-small", "three-small", "three"]  # where a whole run also switches off one thing at a time
 BUDGETS = [100, 80, 65, 55]
-LEGS = {"temporal": ("temporal", None), "spatial": ("spatial", 130),
-        **{f"zico-{b}": ("zico", b) for b in BUDGETS}, **{f"reserve-{b}": ("spatial", b) for b in (80, 65)}}
-APART = {"hold-65": {"ZICO_HOLD": "step"}, "whole-65": {"ZICO_CORES": f"fixed:{os.cpu_count()}"}}
-ORDER = [*LEGS, *APART]
-SKIP = 2  # rounds that are not counted
-WARM = 4  # steps of each job before the first round
+# name: (policy, budget in % of the sum of solo peaks, environment of the jobs)
+LEGS = {"temporal": ("temporal", None, {}), "spatial": ("spatial", 130, {}), "zico-100": ("zico", 100, {}),
+        "zico-80": ("zico", 80, {}), "reserve-80": ("spatial", 80, {}),
+        "zico-65": ("zico", 65, {}), "reserve-65": ("spatial", 65, {}), "zico-55": ("zico", 55, {}),
+        "hold-65": ("zico", 65, {"ZICO_HOLD": "step"}),
+        "whole-65": ("zico", 65, {"ZICO_CORES": f"fixed:{os.cpu_count()}"})}
+ONE_LESS = ["hold-65", "whole-65"]
+APART = 2  # legs from one of temporal to the next, at most
+SKIP = 2  # rounds that are not counted, after
+WARM = 4  # ... steps of each job
 LOOK = 0.5  # seconds from one look at the cores' distance to the next; each takes 3 ms
 NEAR = 130  # nanoseconds from one core to the other and back, if they share a cache
-LEAST = 1.5  # seconds with the cores in one way, on both sides, without which it does not count
-PAUSE = 0.15  # seconds between two legs, at least, in which nobody begins (relay.c)
+SETTLE = 0.8  # seconds of each leg that are not counted: steps of the leg before end, and data was fetched meanwhile
 JUDGED = 1.15  # gains are judged on mixes that gain so much without a limit
 QUIET = 0.15  # cores that others may use while we measure
 
@@ -117,18 +115,17 @@ def memfd_blocks(pid):
 
 
 def sample_memory(pid, pipe):
-    """A process of its own: the highest count since the last question."""
-    most = 0
-    while True:
-        try:
-            most = max(most, memfd_blocks(pid))
-        except OSError:
-            pass
-        if pipe.poll(0.02):
-            if pipe.recv() == "end":
-                return
-            pipe.send(most)
-            most = 0
+    """A process of its own: after "go" it looks every 20 ms until it is asked for the highest count."""
+    while pipe.recv() == "go":
+        most = 0
+        while not pipe.poll(0.02):
+            try:
+                most = max(most, memfd_blocks(pid))
+            except OSError:
+                pass
+        if pipe.recv() == "end":
+            return
+        pipe.send(most)
 
 
 def cpu_used():
@@ -223,50 +220,45 @@ class Run:
         self.jobs = [Job(n, i, self.socket, steps, dict(clean, **(env or {})))
                      for i, n in enumerate(names)]
 
-    def warm_up(self, steps, limit=120):
-        """Until every job has made so many steps."""
-        until = time.monotonic() + limit
-        while any(len(j.ends) < steps for j in self.jobs):
-            if time.monotonic() > until:
-                raise RuntimeError("too slow: " + ", ".join(
-                    f"{j.name} {len(j.ends)}" for j in self.jobs))
-            self.check()
-            time.sleep(0.05)
+    def is_warm(self, steps):
+        """Has every job made so many steps?"""
+        self.check()
+        return all(len(j.ends) >= steps for j in self.jobs)
+
+    def pids(self):
+        return [j.process.pid for j in self.jobs] + [self.pid]
 
     def check(self):
         for j in self.jobs:
             if j.process.poll() is not None:
                 raise RuntimeError(f"{j.name} ended: {j.bad}")
 
-    def peak(self):
-        self.pipe.send("ask")
-        return self.pipe.recv()
-
-    def window(self, end):
-        """What happens from now until `end`."""
-        pids = [j.process.pid for j in self.jobs] + [self.pid]
-        self.peak()
+    def window(self, end, own_pids):
+        """What happens from now until `end`; whatever else runs on the machine belongs to others."""
+        self.pipe.send("go")
         before, begin = status(self.socket), time.monotonic()
-        used, own = cpu_used(), cpu_of(pids)
+        used, own = cpu_used(), cpu_of(own_pids)
         time.sleep(max(0, end - begin))
         end, after = time.monotonic(), status(self.socket)
-        others = (cpu_used() - used - (cpu_of(pids) - own)) / (end - begin)
+        others = (cpu_used() - used - (cpu_of(own_pids) - own)) / (end - begin)
+        self.pipe.send("ask")
         steps = sum(sum(1 for x in j.ends if begin < x <= end) for j in self.jobs)
         changed = field(after, "exchanged_bytes") - field(before, "exchanged_bytes")
         return {
             "between_us": self.between(begin, end),
             "exchanged": changed / max(steps, 1),
-            "kernel_peak": self.peak() + field(after, "private_bytes"),
+            "kernel_peak": self.pipe.recv() + field(after, "private_bytes"),
             "others": others,
             "p99_us": field(after, "decide_p99_ns") / 1e3,
         }
 
-    def times(self, looks, begin, end):
-        """The leg between two bounds of time, from look to look: seconds, where the cores were, steps of each job.  It
-        begins when the steps of the leg before have ended."""
-        first = max([begin + PAUSE] + [e for j in self.jobs for b, e in j.kernels if b < begin + PAUSE / 2])
-        bounds = [first] + [t for t, _ in looks if first < t < end] + [end]
-        return [[b - a, where(looks, a, b), [j.steps(a, b) for j in self.jobs]] for a, b in zip(bounds, bounds[1:]) if a < b]
+    def last_kernel(self, at):
+        """When the steps that began before a time were over."""
+        return max((e for j in self.jobs for b, e in j.kernels if b < at), default=0)
+
+    def work(self, begin, end):
+        """Seconds, and steps of each job; known when the last of them are over."""
+        return {"seconds": end - begin, "steps": [j.steps(begin, end) for j in self.jobs]}
 
     def between(self, begin, end):
         """Median microseconds from a step's last kernel to the first one of another job's step, which follows it; negative
@@ -299,10 +291,18 @@ class Run:
         self.close()
 
 
-def where(looks, begin, end):
-    """Were the cores near each other?  Moving, too, if nobody looked."""
-    seen = [ns for t, ns in looks if begin - LOOK <= t <= end + LOOK]
-    return "near" if seen and max(seen) < NEAR else "far" if seen and min(seen) >= NEAR else "moving"
+def near_part(looks, begin, end):
+    """For which part of the time were the cores near each other?"""
+    seen = [ns < NEAR for t, ns in looks if begin <= t < end]
+    return sum(seen) / max(1, len(seen))
+
+
+def wait_until_warm(runs, steps, limit):
+    until = time.monotonic() + limit
+    while not all(r.is_warm(steps) for r in runs):
+        if time.monotonic() > until:
+            raise RuntimeError("too slow: " + ", ".join(f"{j.name} {len(j.ends)}" for r in runs for j in r.jobs))
+        time.sleep(0.05)
 
 
 def field(picture, name):
@@ -317,7 +317,7 @@ def measure_solo(names, plenty, folder):
         shutil.rmtree(tides, ignore_errors=True)
         os.makedirs(tides)
         with Run([name], "spatial", plenty, tides=tides) as r:
-            r.warm_up(8)
+            wait_until_warm([r], 8, 120)
             seen = status(r.socket)["jobs"][0]
             t = r.jobs[0].ends[3:]
             step = (t[-1] - t[0]) / (len(t) - 1)
@@ -334,91 +334,83 @@ def measure_solo(names, plenty, folder):
     return found
 
 
-def run_legs(names, budget, legs, seconds, rounds, env, keep):
-    """Policies in turn over one set of jobs, so many rounds of legs of so many seconds."""
-    seconds = round(seconds, 1)
-    policy = "relay:" + "+".join(LEGS[k][0][:2] for k in legs) + f"/{seconds:g}"
-    with Run(names, policy, budget, env=env) as r, distance.Looks(LOOK) as looks:
-        r.warm_up(WARM)
-        first = math.ceil((time.monotonic() + 0.1) / (seconds * len(legs))) * seconds * len(legs)
-        time.sleep(first + SKIP * seconds * len(legs) - time.monotonic())
-        seen = []
-        for number in range(SKIP * len(legs), (SKIP + rounds) * len(legs)):
-            begin = first + number * seconds
-            seen.append((number, begin, r.window(begin + seconds)))
-            r.check()
-            if len(seen) > 1:  # of the leg before all steps are over
-                tell(r, looks.looks, legs, seconds, seen[-2], keep)
-        time.sleep(seconds)
-        tell(r, looks.looks, legs, seconds, seen[-1], keep)
+def brokers_for(keys):
+    """[(budget, environment, [leg, ...]), ...]: one broker for all legs of one kind, with legs of temporal in between."""
+    out, since = [], APART  # legs since the last one of temporal
+    for key in keys:
+        _, budget, env = LEGS[key]
+        if not out or out[-1][:2] != (budget, env):
+            out.append((budget, env, []))
+        if since >= APART:
+            out[-1][2].append("temporal")
+            since = 0
+        out[-1][2].append(key)
+        since += 1
+    return out
 
 
-def tell(r, looks, legs, seconds, leg, keep):
-    number, begin, seen = leg
-    seen["times"] = r.times(looks, begin, begin + seconds)
-    keep(legs[number % len(legs)], number // len(legs) - SKIP + 1, seen)
+def run_legs(names, total, keys, seconds, rounds, keep):
+    """All legs in turn, so many rounds of so many seconds each."""
+    brokers, seconds = brokers_for(keys), round(seconds, 1)
+    legs = [(k, key) for k, (_, _, mine) in enumerate(brokers) for key in mine]
+    runs, first = [], 0
+    with contextlib.ExitStack() as stack:
+        for budget, env, mine in brokers:
+            policy = ("relay:" + "+".join(LEGS[key][0][:2] for key in mine) + f"/{seconds:g}@{first}:{len(legs)}")
+            runs.append(stack.enter_context(Run(names, policy, total * budget // 100, env=env)))
+            first += len(mine)
+        wait_until_warm(runs, WARM, 10 * len(legs) * seconds)
+        looks = stack.enter_context(distance.Looks(LOOK))
+        pids = [pid for r in runs for pid in r.pids()]
+        circle = seconds * len(legs)
+        first = math.ceil((time.monotonic() + 0.1) / circle) * circle + SKIP * circle
+        time.sleep(first - time.monotonic())
+        last = None
+        for turn in range(rounds * len(legs) + 1):  # and the leg after the last, so that all of its steps end
+            begin, (k, key) = first + turn * seconds, legs[turn % len(legs)]
+            seen = runs[k].window(begin + seconds, pids)
+            runs[k].check()
+            if last:
+                run, since, leg, record = last
+                free = max([since + SETTLE] + [r.last_kernel(since) for r in runs])  # of those who had the leg before
+                record.update(run.work(free, since + seconds), near=near_part(looks.looks, since, since + seconds))
+                keep(leg, turn - 1, (turn - 1) // len(legs) + 1, record)
+            last = runs[k], begin, key, seen
 
 
-def rates_by_place(legs):
-    """Where the cores were: (seconds, steps per second of each job)."""
-    sums = {}
-    for seconds, where, steps in (t for leg in legs for t in leg["times"]):
-        total, done = sums.get(where, (0, [0] * len(steps)))
-        sums[where] = (total + seconds, [a + b for a, b in zip(done, steps)])
-    return {where: (total, [d / total for d in done]) for where, (total, done) in sums.items()}
+# -- judging -------------------------------------------------------------------------------------
+
+def rates_of(leg):
+    return [n / leg["seconds"] for n in leg["steps"]]
 
 
-def compare(legs, turns):
-    """Each job's rate relative to taking turns, as if the cores had been where they were for as long on both sides; None
-    if they were nowhere long enough, or somebody did nothing in its turns."""
-    mine, base = rates_by_place(legs), rates_by_place(turns)
-    weight = {w: mine[w][0] + base[w][0] for w in mine if w in base and min(mine[w][0], base[w][0]) >= LEAST}
-    if not weight:
-        return None
-
-    def mean(rates):
-        return [sum(weight[w] * rates[w][1][i] for w in weight) for i in range(len(legs[0]["times"][0][2]))]
-    turn = mean(base)
-    return [a / b for a, b in zip(mean(mine), turn)] if min(turn) > 0 else None
+def turns_at(leg, turns):
+    """Rates of taking turns at the time of a leg, from the legs of temporal before and after it in its run; None without."""
+    near = [t for t in turns if t["run"] == leg["run"] and t is not leg]
+    before = max((t for t in near if t["turn"] < leg["turn"]), key=lambda t: t["turn"], default=None)
+    after = min((t for t in near if t["turn"] > leg["turn"]), key=lambda t: t["turn"], default=None)
+    if before and after:
+        part = (leg["turn"] - before["turn"]) / (after["turn"] - before["turn"])
+        return [a + part * (b - a) for a, b in zip(rates_of(before), rates_of(after))]
+    return rates_of(before or after) if before or after else None
 
 
-def compare_runs(runs):
-    """The same over runs, each a list of rounds (legs, turns), by their number of legs."""
-    found = []
-    for rounds in runs:
-        legs, turns = [w for a, _ in rounds for w in a], [w for _, b in rounds for w in b]
-        if legs and turns and (r := compare(legs, turns)):
-            found.append((len(legs), r))
-    total = sum(n for n, _ in found)
-    return [sum(n * x for (n, _), x in zip(found, each)) / total for each in zip(*(r for _, r in found))]
+def progress_of(pairs):
+    """Each job's rate relative to taking turns, of (rates, rates of taking turns); None if somebody did nothing in its turns."""
+    mine, turns = ([sum(each) for each in zip(*side)] for side in zip(*pairs))
+    return [a / b for a, b in zip(mine, turns)] if min(turns) > 0 else None
 
 
-def rounds_of(windows, key):
-    """By run, the rounds in which the leg was measured: (its legs, temporal's)."""
-    runs = {}
-    for side, name in enumerate((key, "temporal")):
-        for w in windows.get(name, []):
-            runs.setdefault(w["run"], {}).setdefault(w["round"], ([], []))[side].append(w)
-    return [list(rounds.values()) for rounds in runs.values()
-            if any(a for a, _ in rounds.values()) and any(b for _, b in rounds.values())]
-
-
-def again(runs, rng):
-    """As many rounds, drawn anew from those that were seen: what the machine did for minutes, it did to all policies."""
-    return [rng.choices(rounds, k=len(rounds)) for rounds in runs]
-
-
-def judge(names, windows, total):
+def judge(windows, total):
     """Per configuration: progress of the mix and of its slowest job, relative to temporal, with the 95 % interval
-    of a bootstrap over rounds."""
-    out = {}
-    for key in [k for k in ORDER if windows.get(k) and k != "temporal"]:
-        runs = rounds_of(windows, key)
-        per_job = compare_runs(runs)
-        if not per_job:
+    of a bootstrap over legs."""
+    out, turns = {}, windows.get("temporal", [])
+    for key in [k for k in LEGS if windows.get(k)]:
+        pairs = [(rates_of(w), t) for w in windows[key] if (t := turns_at(w, turns))]
+        if not pairs or not (per_job := progress_of(pairs)):
             continue
         slowest, rng = per_job.index(min(per_job)), random.Random(1)
-        many = [r for _ in range(500) if (r := compare_runs(again(runs, rng)))] or [per_job]
+        many = [p for _ in range(500) if (p := progress_of(rng.choices(pairs, k=len(pairs))))] or [per_job]
 
         def interval(of):
             drawn = sorted(map(of, many))
@@ -701,8 +693,7 @@ class Results:
 
     def near_part(self):
         """For how much of the time the cores were near each other."""
-        times = [t for w in self.windows for t in w["times"]]
-        return sum(t[0] for t in times if t[1] == "near") / max(1e-9, sum(t[0] for t in times))
+        return sum(w["near"] for w in self.windows) / max(1, len(self.windows))
 
 
 def report(results, opt):
@@ -712,7 +703,7 @@ def report(results, opt):
         names = MIXES[mix]
         total = sum_of_peaks(results.solo, names)
         windows = results.of(mix)
-        found = judge(names, windows, total)
+        found = judge(windows, total)
         if not found:
             continue
         shown[mix] = {"jobs": names, "total": total, "found": found, "switch_us": switching(windows)}
@@ -761,36 +752,20 @@ def measure(mixes, results, opt):
         names = MIXES[mix]
         total = sum_of_peaks(results.solo, names)
         longest = max(1 / results.solo[n]["rate"] for n in names)
-        leg = min(8, max(opt.leg, 5 * len(names) * longest))  # in turn, the longest makes 5 steps
-        runs = [(which, legs, {}) for which, legs in by_budget(opt.legs) if "legs" in opt.only]
-        runs += [(k, ["temporal", "zico-65"], e) for k, e in APART.items() if k in opt.only
-                 and (opt.mix or mix in SPLIT)]
-        for which, legs, env in runs:
-            budget, serial = total * LEGS[legs[1]][1] // 100, results.next_run()
+        leg = min(8, max(opt.leg, 4 * len(names) * longest))  # in turn, the longest makes 4 steps
+        keys = opt.legs or [k for k in LEGS if k != "temporal" and (k not in ONE_LESS or mix in SPLIT)]
+        serial = results.next_run()
 
-            def keep(key, number, seen):
-                if which in APART and key != "temporal":
-                    key = which
-                results.add({"mix": mix, "key": key, "run": serial, "round": number, **seen})
-                seconds = sum(t[0] for t in seen["times"])
-                rates = [sum(t[2][i] for t in seen["times"]) / seconds for i in range(len(names))]
-                near = sum(t[0] for t in seen["times"] if t[1] == "near") / seconds
-                print(f"  {mix} {which} {number}/{opt.rounds} {key}: " + " ".join(f"{r:.2f}" for r in rates)
-                      + f" steps/s, others {seen['others']:.2f}, cores near {near:.0%}", flush=True)
-            try:
-                run_legs(names, budget, legs, leg, opt.rounds, env, keep)
-            except RuntimeError as e:
-                failed.append(f"{mix} {which}: {e}")
-                print("  " + failed[-1], flush=True)
+        def keep(key, turn, number, seen):
+            results.add({"mix": mix, "key": key, "run": serial, "turn": turn, **seen})
+            print(f"  {mix} {number}/{opt.rounds} {key}: " + " ".join(f"{r:.2f}" for r in rates_of(seen))
+                  + f" steps/s, others {seen['others']:.2f}, cores near {seen['near']:.0%}", flush=True)
+        try:
+            run_legs(names, total, keys, leg, opt.rounds, keep)
+        except RuntimeError as e:
+            failed.append(f"{mix}: {e}")
+            print("  " + failed[-1], flush=True)
     return failed
-
-
-def by_budget(legs):
-    """A run for each budget: (its name, temporal and what has that budget)."""
-    runs = {}
-    for key in legs[1:]:
-        runs.setdefault(f"{LEGS[key][1]} %", ["temporal"]).append(key)
-    return list(runs.items())
 
 
 def words(allowed):
@@ -806,21 +781,17 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     p.add_argument("--quick", action="store_true")
     p.add_argument("--mix", action="append", choices=sorted(MIXES))
-    p.add_argument("--legs", type=words(list(LEGS)), default=list(LEGS), help=f"of {','.join(LEGS)}")
-    p.add_argument("--only", type=words(["legs", *APART]), default=None,
-                   help=f"of {','.join(['legs', *APART])}; with --mix legs")
+    p.add_argument("--legs", type=words(list(LEGS)), default=None, help=f"of {','.join(LEGS)}")
     p.add_argument("--leg", type=float, default=5, help="seconds, at least; longer for long steps")
-    p.add_argument("--rounds", type=int, default=6, help="of the policies, besides the first")
+    p.add_argument("--rounds", type=int, default=6, help="that count")
     p.add_argument("--results", default="out/share.jsonl", help="file that legs are appended to")
     p.add_argument("--report", action="store_true", help="measure nothing, show what was measured")
     p.add_argument("--json", help="file")
     p.add_argument("--svg", help="file for the picture")
     p.add_argument("--plenty", type=int, default=4096, help="MiB for jobs alone")
     opt = p.parse_args()
-    opt.only = opt.only or (["legs"] if opt.mix or opt.quick else ["legs", *APART])
-    if "temporal" in opt.legs:
-        opt.legs.remove("temporal")
-    opt.legs = ["temporal", *opt.legs]
+    if opt.legs:
+        opt.legs = [k for k in LEGS if k in opt.legs and k != "temporal"]
     if not opt.mix and not opt.report and os.path.exists(opt.results):
         os.unlink(opt.results)  # a whole run starts afresh
     results = Results(opt.results)

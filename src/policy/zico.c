@@ -90,6 +90,7 @@
 #define MARGIN      1.02 /* on shares: solo time is known to about so much               */
 #define BEHIND      0.5  /* ... from which on those who are ahead leave it the cores */
 #define LAG_MAX     8.0  /* longest steps that anybody can be behind                   */
+#define PAUSE       4.0 /* of its steps: who wants nothing for longer is away            */
 #define SPREAD      1.0 /* longest steps that a job may be ahead of who is most behind   */
 #define PRICE       0.5 /* of progress: by how much it rises with a longest step of lag  */
 
@@ -138,7 +139,7 @@ typedef struct choice {
     zico          *z;
     const zi_view *v;
     uint64_t       now_ns;
-    double         weights;              /* of all that want to run        */
+    double         weights;              /* of all that are present        */
     double         longest;              /* solo step among them           */
     double         longest_rest;         /* of those that run              */
     uint64_t       keep;                 /* of the budget, while ramping   */
@@ -205,6 +206,16 @@ wants(const zico *z, const zi_job_view *j, uint64_t now_ns)
     return is_about_to_ask(z, j, now_ns);
 }
 
+/* Wants it, or will want it soon: it pauses between steps, for its data perhaps. */
+static bool
+is_present(const zico *z, const zi_job_view *j, uint64_t now_ns)
+{
+    const account *a = &z->job[j->id];
+    if (wants(z, j, now_ns)) return true;
+    return j->state == ZI_JOB_IDLE && a->idle_ns &&
+           (double)(now_ns - a->idle_ns) < PAUSE * solo_ns(j);
+}
+
 static void
 sum_up(choice *c, zico *z, const zi_view *v, uint64_t now_ns)
 {
@@ -212,9 +223,10 @@ sum_up(choice *c, zico *z, const zi_view *v, uint64_t now_ns)
     for (size_t i = 0; i < v->n_jobs; i++) {
         const zi_job_view *j = &v->job[i];
         const account     *a = &z->job[j->id];
-        if (!wants(z, j, now_ns)) continue;
+        if (!is_present(z, j, now_ns)) continue;
         c->weights += weight(j);
         if (solo_ns(j) > c->longest) c->longest = solo_ns(j);
+        if (!wants(z, j, now_ns)) continue;
         c->n_about += j->state == ZI_JOB_IDLE;
         if (j->state == ZI_JOB_RUNNING) {
             uint64_t rest = zi_sweep_rest(j, now_ns);
@@ -295,7 +307,7 @@ level(choice *c)
     for (size_t i = 0; i < c->v->n_jobs; i++) {
         const zi_job_view *j = &c->v->job[i];
         double             lag = c->z->job[j->id].lag_ns;
-        if (!wants(c->z, j, c->now_ns)) continue;
+        if (!is_present(c->z, j, c->now_ns)) continue;
         if (lag < least) least = lag;
         if (lag > most) most = lag;
     }
@@ -305,8 +317,21 @@ level(choice *c)
         c->z->job[c->v->job[i].id].lag_ns -= by;
 }
 
-/* Time goes on: everybody who wants to run is owed a share of it.  Who does not has no more use for
- * what it was owed, and what it was ahead is forgiven. */
+/* Who pauses is owed its share all the same, as under temporal it will go first when it comes back, but
+ * no more than who waits.  After a long pause it has no more use for what it was owed, and what it was
+ * ahead is forgiven. */
+static void
+accrue_idle(const choice *c, size_t i, double most, double passed, double owed)
+{
+    account *a = &c->z->job[c->v->job[i].id];
+
+    if (!is_present(c->z, &c->v->job[i], c->now_ns))
+        a->lag_ns = nearer(a->lag_ns, most, passed);
+    else if (a->lag_ns < most)
+        a->lag_ns = nearer(a->lag_ns, most, owed);
+}
+
+/* Time goes on: everybody who wants to run is owed a share of it. */
 static void
 accrue(choice *c)
 {
@@ -316,10 +341,11 @@ accrue(choice *c)
     for (size_t i = 0; c->z->last_ns && i < c->v->n_jobs; i++) {
         const zi_job_view *j = &c->v->job[i];
         account           *a = &c->z->job[j->id];
+        double             mine = c->weights > 0 ? owed * weight(j) / c->weights : 0;
         if (wants(c->z, j, c->now_ns))
-            a->lag_ns += owed * weight(j) / c->weights;
+            a->lag_ns += mine;
         else
-            a->lag_ns = nearer(a->lag_ns, most, passed);
+            accrue_idle(c, i, most, passed, mine);
         if (a->lag_ns > LAG_MAX * c->longest) a->lag_ns = LAG_MAX * c->longest;
         if (a->lag_ns < -SPREAD * c->longest) a->lag_ns = -SPREAD * c->longest;
     }
@@ -624,7 +650,8 @@ is_late(const choice *c, size_t i)
     return own > BEHIND * c->longest;
 }
 
-/* Somebody is farther behind than it and would lose cores to it: begin no later, but go slower. */
+/* Somebody is farther behind than it and would lose cores to it: begin no later, but go slower.  One
+ * who pauses would find them taken when it comes back; so beside others nobody begins for its sake. */
 static bool
 takes_cores(const choice *c, size_t starter)
 {
@@ -632,8 +659,9 @@ takes_cores(const choice *c, size_t starter)
 
     for (size_t i = 0; i < c->v->n_jobs; i++) {
         double lag = lag_of(c, i);
-        if (i != starter && lag > bound && own < lag - bound && is_victim(c, i))
-            return true;
+        if (i == starter || lag <= bound || own >= lag - bound) continue;
+        if (is_victim(c, i)) return true;
+        if (c->n_running > 0 && is_present(c->z, &c->v->job[i], c->now_ns)) return true;
     }
     return false;
 }

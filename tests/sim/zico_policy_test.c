@@ -329,6 +329,31 @@ waits_for_data(void **state)
     }
 }
 
+/* Three that pause between steps, for 40, 70 and 20 ms.  The first needs both cores; whenever it pauses
+ * the two others could begin, run well beside each other, and leave it none.  It gets its share. */
+static void
+pauses_between_steps(void **state)
+{
+    static const double scaling[] = {1.3, 0.58, 0.58};
+    mix                 m = {0};
+    (void)state;
+    add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 200 * MS);
+    add_job(&m, ZI_SIM_BEEFY, 400 * MB, 425 * MS);
+    add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 460 * MS);
+    set_scaling(&m, scaling);
+    m.job[0].gap_ns = 40 * MS;
+    m.job[1].gap_ns = 70 * MS;
+    m.job[2].gap_ns = 20 * MS;
+    for (int b = 0; b < 2; b++) {
+        double  part = b ? 0.65 : 1.2;
+        outcome t = run(&m, "temporal", part, 120, 1), z = run(&m, "zico", part, 120, 1);
+        printf("pauses between steps at %.2f: temporal %.3f zico %.3f, slowest %.3f\n",
+               part, t.total, z.total, slowest(&m, &z, &t));
+        assert_true(z.total >= 1.02 * t.total);
+        assert_true(slowest(&m, &z, &t) >= 0.98);
+    }
+}
+
 /* Policies in turn, five seconds each: what each job makes lies between what it makes under the one
  * and under the other, and nobody stands still. */
 static void
@@ -394,11 +419,12 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(long_and_short),  cmocka_unit_test(sharing_that_does_not_pay),
-        cmocka_unit_test(cores_that_move), cmocka_unit_test(slow_first_steps),
-        cmocka_unit_test(waits_for_data),  cmocka_unit_test(relay_of_two),
-        cmocka_unit_test(relay_of_nobody), cmocka_unit_test(random_mixes),
-        cmocka_unit_test(who_beside_whom), cmocka_unit_test(cores_that_wander),
+        cmocka_unit_test(long_and_short),    cmocka_unit_test(sharing_that_does_not_pay),
+        cmocka_unit_test(cores_that_move),   cmocka_unit_test(slow_first_steps),
+        cmocka_unit_test(waits_for_data),    cmocka_unit_test(pauses_between_steps),
+        cmocka_unit_test(relay_of_two),      cmocka_unit_test(relay_of_nobody),
+        cmocka_unit_test(random_mixes),      cmocka_unit_test(who_beside_whom),
+        cmocka_unit_test(cores_that_wander),
     };
     return t_main(tests);
 }
