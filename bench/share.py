@@ -1,7 +1,7 @@
 """share.py -- many jobs, one budget: zico against time multiplexing and against no limit at all.
 
-    make bench-share                          everything; about 80 minutes
-    tools/bench-share.sh --quick              two mixes; about 15 minutes
+    make bench-share                          everything; about an hour
+    tools/bench-share.sh --quick              two mixes; about 18 minutes
     tools/bench-share.sh --mix pair-same      one mix in about eight minutes, appended
     tools/bench-share.sh --mix three --legs temporal,spatial,zico-65
     tools/bench-share.sh --report             tables and picture of all that was appended
@@ -783,7 +783,7 @@ def main():
     p.add_argument("--mix", action="append", choices=sorted(MIXES))
     p.add_argument("--legs", type=words(list(LEGS)), default=None, help=f"of {','.join(LEGS)}")
     p.add_argument("--leg", type=float, default=5, help="seconds, at least; longer for long steps")
-    p.add_argument("--rounds", type=int, default=6, help="that count")
+    p.add_argument("--rounds", type=int, default=4, help="that count")
     p.add_argument("--results", default="out/share.jsonl", help="file that legs are appended to")
     p.add_argument("--report", action="store_true", help="measure nothing, show what was measured")
     p.add_argument("--json", help="file")

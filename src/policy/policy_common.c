@@ -44,6 +44,13 @@ cores_bound_by_running(const zi_view *v)
 }
 
 bool
+zi_policy_core_left(const zi_view *v)
+{
+    uint32_t bound = cores_bound_by_running(v);
+    return bound == 0 || bound < v->n_cores;
+}
+
+bool
 zi_policy_core_free(const zi_view *v, size_t starter)
 {
     const zi_job_view *j = &v->job[starter];

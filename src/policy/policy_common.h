@@ -12,6 +12,9 @@ bool zi_policy_somebody_runs(const zi_view *v);
  * can be told in mid-step, else what it was told last. */
 uint32_t zi_policy_cores_bound(const zi_job_view *j);
 
+/* Is there a core that nobody who runs is bound to? */
+bool zi_policy_core_left(const zi_view *v);
+
 /* Is there a core for one more job to start now? */
 bool zi_policy_core_free(const zi_view *v, size_t starter);
 

@@ -1008,7 +1008,10 @@ zico_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
         sum_up(&c, z, v, ev->now_ns);
         try_sharing(&c);
     }
-    decide(&c, out);
+    if (ev->kind == ZI_EVENT_REGION && !zi_policy_core_left(v))
+        zi_policy_divide_cores(v, SIZE_MAX, 0, out); /* memory alone starts nobody */
+    else
+        decide(&c, out);
 }
 
 /* An epoch in which others decided tells nothing; the next one begins with the next step's end. */
