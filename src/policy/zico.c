@@ -49,9 +49,11 @@
  *          not count, as memory is touched for the first time.
  *   TURNS  are the temporal policy's: most behind first, and a step that ran alone costs its job
  *          the time it took, not what it should have taken.
- *   DATA   A job that waits for its input loses nothing by it: what it was ahead is forgiven as
- *          time goes by, so it goes first when it comes back.  What it was owed it cannot use any
- *          more, so that goes the same way.
+ *   DATA   A job that pauses between steps, for its data perhaps, is owed its share meanwhile, but no
+ *          more than who waits: under temporal it would go first when it comes back.  If it is well
+ *          behind, nobody begins beside others while it pauses, as it would find all cores taken.
+ *          After a pause of more than four of its steps it is away: what it was ahead is forgiven
+ *          as time goes by, and what it was owed goes the same way.
  * WE DROP  The wait quantum (the sweep computes the delay), pairs (all jobs share one
  *          budget), the offline search for in-flight limits (the client's matter).
  * CHECKED  zico_policy_test.c: on random mixes at 65 % never below taking turns by more than
