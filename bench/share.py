@@ -1,8 +1,8 @@
 """share.py -- many jobs, one budget: zico against time multiplexing and against no limit at all.
 
     make bench-share                          everything; about an hour
-    tools/bench-share.sh --quick              two mixes; about 18 minutes
-    tools/bench-share.sh --mix pair-same      one mix in about eight minutes, appended
+    tools/bench-share.sh --quick              two mixes; about 15 minutes
+    tools/bench-share.sh --mix pair-same      one mix in about six minutes, appended
     tools/bench-share.sh --mix three --legs temporal,spatial,zico-65
     tools/bench-share.sh --report             tables and picture of all that was appended
 
@@ -404,8 +404,7 @@ def progress_of(pairs):
 
 def interval(pairs, of):
     """What `of` says of the progress, and its 95 % interval: the jackknife's error over legs, times Student's t, as legs are
-    few.  A bootstrap of four legs is too sure of itself: of two legs with one and the same policy, one was told to be
-    slower by 5 to 17 %."""
+    few and a bootstrap of four is too sure of itself."""
     said = of(progress_of(pairs))
     without = [of(p) for i in range(len(pairs)) if len(pairs) > 1 and (p := progress_of(pairs[:i] + pairs[i + 1:]))]
     n = len(without)
