@@ -19,6 +19,13 @@ zi_policy_somebody_runs(const zi_view *v)
     return false;
 }
 
+double
+zi_policy_solo_ns(const zi_job_view *j)
+{
+    if (j->solo_step_ns) return (double)j->solo_step_ns;
+    return j->tide ? (double)j->tide->length_ns : (double)j->last_step_ns;
+}
+
 /* -- cores ------------------------------------------------------------------------------- */
 
 static bool

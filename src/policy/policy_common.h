@@ -8,6 +8,9 @@ bool zi_policy_somebody_runs(const zi_view *v);
 
 /* -- cores (blueprint: compute threads that run never exceed the cores) ------------------ */
 
+/* What a step takes alone, as far as is known: else as its tide or its last step says. */
+double zi_policy_solo_ns(const zi_job_view *j);
+
 /* Cores that a job takes at the very least while it runs: of a job that follows, one if it
  * can be told in mid-step, else what it was told last. */
 uint32_t zi_policy_cores_bound(const zi_job_view *j);

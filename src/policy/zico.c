@@ -38,15 +38,8 @@
  *          job that needs all cores is alone when its turn has come, and others run beside each
  *          other when it has not.
  *   DOES IT PAY?  Where two tides fit together may be where the jobs hinder each other most (large
- *          feature maps, all of them waiting for the memory bus).  So the work done per time,
- *          in solo time, is measured epoch by epoch (five of the longest steps, after one to settle),
- *          for sharing and for taking turns, twice each and next to each other, as machines are faster
- *          at one time than at another: turns, if they did 1 % more, else sharing goes on for
- *          8, 16, ... 64 epochs until the next trial.  Sharing that does a tenth more than turns did
- *          goes on for 32 epochs; then turns are tried all the same, as machines
- *          change (a virtual one's cores move) and nobody is seen alone while all share.  All anew
- *          when somebody joins or leaves or the budget changes; the first epoch after that does
- *          not count, as memory is touched for the first time.
+ *          feature maps, all of them waiting for the memory bus).  So sharing and taking turns are
+ *          tried against each other all the while (trial.h), and what did more goes on.
  *   TURNS  are the temporal policy's: most behind first, and a step that ran alone costs its job
  *          the time it took, not what it should have taken.
  *   DATA   A job that pauses between steps, for its data perhaps, is owed its share meanwhile, but no
@@ -65,6 +58,7 @@
 #include "policy/neighbours.h"
 #include "policy/policy_common.h"
 #include "policy/sweep.h"
+#include "policy/trial.h"
 
 #include "base/check.h"
 
@@ -75,17 +69,9 @@
 #define LOOKS       16.0 /* in the longest step, while somebody is held back           */
 #define ALONE_MIN   3u /* steps of a new job that nobody runs beside ...               */
 #define ALONE_MAX   8u /* ... as long as each is faster than the one before by more than */
-#define ALONE_PART  10u  /* ... this part                                             */
-#define EPOCH       5.0  /* longest steps: how long sharing, or taking turns, is tried  */
-#define SETTLE      1.0  /* ... after so many, if it was the other way before          */
-#define SURE_RATE   1.10 /* of turns: sharing that does so much is not in doubt          */
-#define WORTH       0.99 /* of turns: what sharing must do; less is within the noise   */
-#define TRIAL       4u   /* epochs, half of them of sharing and half of turns           */
-#define EPOCHS_MIN  8u   /* what did more goes on for so many before the next one       */
-#define EPOCHS_MAX  64u  /* ... doubled each time that it is confirmed, at most         */
-#define EPOCHS_SURE 32u  /* ... for so many                                            */
-#define TRUST_MUX   6u   /* points from which on it takes turns ...                   */
-#define TRUST_BACK  2u   /* ... until it is down to these                              */
+#define ALONE_PART  10u /* ... this part                                             */
+#define TRUST_MUX   6u  /* points from which on it takes turns ...                   */
+#define TRUST_BACK  2u  /* ... until it is down to these                              */
 #define TRUST_MAX   8u
 #define TOLERANCE   0.25 /* of the longest step: lag that does not matter             */
 #define TURNS_LEAST 0.97 /* of solo work: less was seen in single epochs only         */
@@ -105,32 +91,13 @@ typedef struct account {
     uint32_t n_steps; /* ended */
     uint32_t points;  /* of distrust */
     uint32_t n_good;  /* steps as foreseen in a row; the ramp */
-    double   done;    /* steps in this epoch, with the parts of those across its bounds */
-    double   per_ns[2]; /* steps in an epoch of sharing, of taking turns, as measured */
-    double   tried[2];  /* the same, of all epochs of the present trial */
     bool     takes_turns;
     bool     warm;  /* past its first steps */
     bool     alone; /* nobody was beside it in its present step */
 } account;
 
-/* Does running beside each other pay?  Steps of each job per time, epoch by epoch; weighed by what a
- * step takes alone only when they are compared, as that becomes known better all the while. */
-typedef struct trial {
-    uint64_t from_ns;      /* the present epoch began; 0: none yet                  */
-    bool     seen[2];      /* an epoch of sharing, of taking turns has been measured */
-    uint64_t budget_bytes; /* ... with this one                                     */
-    bool     touched;      /* memory for sharing was used before: epochs count        */
-    bool     turns;        /* all take turns in this epoch                          */
-    bool     changed;      /* ... and did not in the one before: it has still to settle */
-    bool     choice;       /* ... in all epochs but those of trial                   */
-    uint32_t n_left;       /* epochs before the next trial; 0: this is one              */
-    uint32_t n_tried;      /* ... with so many epochs so far                         */
-    uint32_t n_next;       /* ... after the next trial that confirms it              */
-    uint32_t n_sharing;    /* epochs since turns were taken                         */
-} trial;
-
 typedef struct zico {
-    trial         trial;
+    zi_trial      trial;
     uint64_t      last_ns;
     zi_neighbours beside;
     account       job[ZI_LEDGER_JOBS_MAX];
@@ -161,13 +128,6 @@ zico_init(void *state, const char *arg, uint64_t seed)
 }
 
 static double
-solo_ns(const zi_job_view *j)
-{
-    if (j->solo_step_ns) return (double)j->solo_step_ns;
-    return j->tide ? (double)j->tide->length_ns : (double)j->last_step_ns;
-}
-
-static double
 weight(const zi_job_view *j)
 {
     return j->weight_milli ? j->weight_milli : 1000.0;
@@ -178,7 +138,7 @@ weight(const zi_job_view *j)
 static bool
 is_on_time(const zi_job_view *j, uint64_t now_ns)
 {
-    return (double)(now_ns - j->began_ns) < OVERDUE * solo_ns(j);
+    return (double)(now_ns - j->began_ns) < OVERDUE * zi_policy_solo_ns(j);
 }
 
 /* Must nobody run beside it? */
@@ -215,7 +175,7 @@ is_present(const zico *z, const zi_job_view *j, uint64_t now_ns)
     const account *a = &z->job[j->id];
     if (wants(z, j, now_ns)) return true;
     return j->state == ZI_JOB_IDLE && a->idle_ns &&
-           (double)(now_ns - a->idle_ns) < PAUSE * solo_ns(j);
+           (double)(now_ns - a->idle_ns) < PAUSE * zi_policy_solo_ns(j);
 }
 
 static void
@@ -227,7 +187,7 @@ sum_up(choice *c, zico *z, const zi_view *v, uint64_t now_ns)
         const account     *a = &z->job[j->id];
         if (!is_present(z, j, now_ns)) continue;
         c->weights += weight(j);
-        if (solo_ns(j) > c->longest) c->longest = solo_ns(j);
+        if (zi_policy_solo_ns(j) > c->longest) c->longest = zi_policy_solo_ns(j);
         if (!wants(z, j, now_ns)) continue;
         c->n_about += j->state == ZI_JOB_IDLE;
         if (j->state == ZI_JOB_RUNNING) {
@@ -270,25 +230,12 @@ most_lag(const choice *c)
     return most;
 }
 
-/* Work done per time when sharing or taking turns, of late or in the epochs of the present trial
- * together: in steps that take as long as is known by now. */
-static double
-rate_of(const choice *c, bool turns, bool in_trial)
-{
-    double sum = 0;
-    for (size_t i = 0; i < c->v->n_jobs; i++) {
-        const account *a = &c->z->job[c->v->job[i].id];
-        sum += (in_trial ? a->tried : a->per_ns)[turns] * solo_ns(&c->v->job[i]);
-    }
-    return sum;
-}
-
 /* What taking turns does in a second, in seconds of solo work: less than one, as jobs find other
  * jobs' data in the caches. */
 static double
 turns_rate(const choice *c)
 {
-    double rate = c->z->trial.seen[true] ? rate_of(c, true, false) : 1;
+    double rate = c->z->trial.seen[true] ? zi_trial_rate(&c->z->trial, c->v, true) : 1;
     return rate > 1 ? 1 : rate < TURNS_LEAST ? TURNS_LEAST : rate;
 }
 
@@ -362,7 +309,7 @@ lag_of(const choice *c, size_t i)
     const zi_job_view *j = &c->v->job[i];
     double             lag = c->z->job[j->id].lag_ns;
 
-    if (j->state == ZI_JOB_RUNNING) lag -= solo_ns(j) - (double)rest_of(c, i);
+    if (j->state == ZI_JOB_RUNNING) lag -= zi_policy_solo_ns(j) - (double)rest_of(c, i);
     return lag;
 }
 
@@ -413,7 +360,7 @@ until_core(const choice *c, size_t i, size_t also)
 {
     if (c->v->job[i].state == ZI_JOB_RUNNING || c->n_running + 1 < c->v->n_cores)
         return 0;
-    return until_end(c, (uint64_t)solo_ns(&c->v->job[also]));
+    return until_end(c, (uint64_t)zi_policy_solo_ns(&c->v->job[also]));
 }
 
 /* The farthest behind that job i will be at any of its next beginnings, if job `also` starts
@@ -424,7 +371,7 @@ lag_beside(const choice *c, size_t i, size_t also)
 {
     const zi_job_view *j = &c->v->job[i];
     double             share = weight(j) / c->weights, worst = -c->longest;
-    double             length = solo_ns(&c->v->job[also]);
+    double             length = zi_policy_solo_ns(&c->v->job[also]);
     uint64_t           rest = j->state == ZI_JOB_RUNNING ? rest_of(c, i) : 0;
     uint64_t           core = until_core(c, i, also);
 
@@ -474,133 +421,6 @@ worth_of(const choice *c, size_t also, size_t third, bool at_prices)
         sum += (at_prices ? price(c, job[i]) : 1) / pace;
     }
     return sum;
-}
-
-/* -- does sharing pay? ------------------------------------------------------------------- */
-
-/* Of its present step, 0 to 1. */
-static double
-part_done(const choice *c, size_t i)
-{
-    double solo = solo_ns(&c->v->job[i]), rest = (double)rest_of(c, i);
-    return c->v->job[i].state == ZI_JOB_RUNNING && solo > rest ? 1 - rest / solo : 0;
-}
-
-static void
-begin_epoch(const choice *c)
-{
-    c->z->trial.from_ns = c->now_ns;
-    for (size_t i = 0; i < c->v->n_jobs; i++)
-        c->z->job[c->v->job[i].id].done = -part_done(c, i);
-}
-
-static void
-forget_tried(zico *z)
-{
-    for (size_t i = 0; i < ZI_LEDGER_JOBS_MAX; i++)
-        z->job[i].tried[false] = z->job[i].tried[true] = 0;
-}
-
-/* Everything is different now: both ways are tried anew. */
-static void
-begin_trials(zico *z, uint64_t budget_bytes)
-{
-    z->trial = (trial){.n_next = EPOCHS_MIN, .budget_bytes = budget_bytes};
-    forget_tried(z);
-}
-
-static bool
-somebody_fresh(const choice *c)
-{
-    for (size_t i = 0; i < c->v->n_jobs; i++) {
-        const account *a = &c->z->job[c->v->job[i].id];
-        if (c->v->job[i].has_steps && !a->warm) return true;
-    }
-    return false;
-}
-
-static void
-go_on_with(trial *t, bool turns, bool clear)
-{
-    uint32_t more = clear ? 4 : 2; /* times as long as before: there was no doubt */
-
-    if (t->choice != turns) t->n_next = EPOCHS_MIN / 2;
-    t->n_next = more * t->n_next < EPOCHS_MAX ? more * t->n_next : EPOCHS_MAX;
-    t->turns = t->choice = turns;
-    t->n_left = t->n_next;
-}
-
-/* Keeps what each job did in the epoch that ends; the whole in solo time per time. */
-static double
-measure_epoch(const choice *c)
-{
-    trial *t = &c->z->trial;
-    double passed = (double)(c->now_ns - t->from_ns), sum = 0;
-
-    for (size_t i = 0; i < c->v->n_jobs; i++) {
-        const zi_job_view *j = &c->v->job[i];
-        account           *a = &c->z->job[j->id];
-        double             now = (a->done + part_done(c, i)) / passed;
-        double            *mine = &a->per_ns[t->turns];
-        a->tried[t->turns] += now;
-        *mine = t->seen[t->turns] ? *mine + (now - *mine) / 3 : now;
-        sum += now * solo_ns(j);
-    }
-    t->seen[t->turns] = true;
-    return sum;
-}
-
-static void
-begin_trial(const choice *c)
-{
-    trial *t = &c->z->trial;
-
-    t->n_left = t->n_tried = 0;
-    t->turns = !t->turns;
-    forget_tried(c->z);
-}
-
-/* Sharing or taking turns next, and for how long? */
-static void
-judge_epoch(const choice *c, double rate)
-{
-    trial *t = &c->z->trial;
-
-    t->n_sharing = t->turns ? 0 : t->n_sharing + 1;
-    if (t->n_left > 0) {
-        bool sure = !t->turns && rate >= SURE_RATE * rate_of(c, true, false);
-        if (sure && t->n_sharing < EPOCHS_SURE) return;
-        if (--t->n_left == 0) begin_trial(c);
-        return;
-    }
-    double shared = rate_of(c, false, true), turns = rate_of(c, true, true);
-    bool   clear = shared >= SURE_RATE * turns || turns >= SURE_RATE * shared;
-    if (++t->n_tried % 2)
-        t->turns = !t->turns; /* one, the other twice, the one again: drift cancels out */
-    else if (t->n_tried == TRIAL || clear)
-        go_on_with(t, turns * WORTH >= shared, clear);
-}
-
-/* At the end of an epoch: judge it and choose the next one.  After a change steps that began in the
- * other way end first, and a command's threads are as many as before until its step ends. */
-static void
-try_sharing(const choice *c)
-{
-    trial *t = &c->z->trial;
-    double passed = (double)(c->now_ns - t->from_ns);
-
-    if (t->from_ns == 0 || c->weights <= 0 || somebody_fresh(c)) {
-        begin_epoch(c);
-    } else if (t->changed && passed >= SETTLE * c->longest) {
-        t->changed = false;
-        begin_epoch(c);
-    } else if (!t->changed && passed >= EPOCH * c->longest) {
-        bool before = t->turns;
-        if (t->touched) judge_epoch(c, measure_epoch(c));
-        t->touched = true;
-        t->changed = t->turns != before;
-        begin_epoch(c);
-    }
 }
 
 /* -- choosing ----------------------------------------------------------------------------- */
@@ -673,7 +493,7 @@ static double
 cost_of(const choice *c, size_t i, const size_t *victim, size_t n_victims)
 {
     double   worst = -c->longest, bound = TOLERANCE * c->longest;
-    uint64_t length = (uint64_t)solo_ns(&c->v->job[i]);
+    uint64_t length = (uint64_t)zi_policy_solo_ns(&c->v->job[i]);
 
     for (size_t k = 0; k < n_victims; k++) {
         if (victim[k] == i) continue;
@@ -766,7 +586,7 @@ better_to_wait(const choice *c, double worth)
         const account     *a = &c->z->job[j->id];
         if (!a->warm || !is_about_to_ask(c->z, j, c->now_ns) || !may_run_beside(c, i))
             continue;
-        double lost = (double)a->gap_ns / solo_ns(j);
+        double lost = (double)a->gap_ns / zi_policy_solo_ns(j);
         if (worth_starting(c, i) <= worth * (1 + lost)) continue;
         if (peaks_fit(c, i) || delay_from(c, i, SIZE_MAX, 0) == 0) return true;
     }
@@ -839,7 +659,7 @@ static size_t
 count_soon(const choice *c, size_t starter)
 {
     size_t   n = 0;
-    uint64_t half = (uint64_t)solo_ns(&c->v->job[starter]) / 2;
+    uint64_t half = (uint64_t)zi_policy_solo_ns(&c->v->job[starter]) / 2;
 
     if (c->v->job[starter].told_in_step) return 0;
     for (size_t i = 0; i < c->v->n_jobs && n + 1 < c->v->n_cores; i++)
@@ -954,9 +774,9 @@ step_ended(zico *z, const zi_job_view *j)
 {
     account *a = &z->job[j->id];
 
-    a->lag_ns -= a->alone ? (double)j->last_step_ns : solo_ns(j);
-    zi_neighbours_step_ended(&z->beside, j->id, solo_ns(j));
-    a->done++;
+    a->lag_ns -= a->alone ? (double)j->last_step_ns : zi_policy_solo_ns(j);
+    zi_neighbours_step_ended(&z->beside, j->id, zi_policy_solo_ns(j));
+    zi_trial_step_ended(&z->trial, j->id);
     if (a->n_steps < UINT32_MAX) a->n_steps++;
     note_warmth(a, j);
     if (j->n_mispredicted > a->n_mispredicted) {
@@ -969,6 +789,14 @@ step_ended(zico *z, const zi_job_view *j)
     }
     if (a->points >= TRUST_MUX) a->takes_turns = true;
     if (a->points <= TRUST_BACK) a->takes_turns = false;
+}
+
+static bool
+somebody_fresh(const zico *z, const zi_view *v)
+{
+    for (size_t i = 0; i < v->n_jobs; i++)
+        if (v->job[i].has_steps && !z->job[v->job[i].id].warm) return true;
+    return false;
 }
 
 static bool
@@ -992,7 +820,7 @@ zico_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
     }
     if (ev->kind == ZI_EVENT_JOIN || ev->kind == ZI_EVENT_LEAVE ||
         z->trial.budget_bytes != v->budget_bytes)
-        begin_trials(z, v->budget_bytes);
+        zi_trial_begin(&z->trial, v->budget_bytes);
     if (ev->kind == ZI_EVENT_STEP_BEGAN) note_company(z, v, ev->job);
     if (ev->kind == ZI_EVENT_LEASE_ASK) return;
     if (ev->kind == ZI_EVENT_STEP_ASK && z->job[v->job[ev->job].id].idle_ns)
@@ -1008,7 +836,8 @@ zico_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
     if (ev->kind == ZI_EVENT_STEP_END) {
         step_ended(z, &v->job[ev->job]);
         sum_up(&c, z, v, ev->now_ns);
-        try_sharing(&c);
+        zi_trial_look(&z->trial, v, ev->now_ns, c.longest,
+                      c.weights > 0 && !somebody_fresh(z, v));
     }
     if (ev->kind == ZI_EVENT_REGION && !zi_policy_core_left(v))
         zi_policy_divide_cores(v, SIZE_MAX, 0, out); /* memory alone starts nobody */
@@ -1021,7 +850,7 @@ static void
 zico_on_break(void *state)
 {
     zico *z = state;
-    z->trial.from_ns = 0;
+    zi_trial_break(&z->trial);
     zi_neighbours_break(&z->beside);
 }
 

@@ -48,6 +48,18 @@ set_scaling(mix *m, const double *scaling)
     }
 }
 
+/* Three jobs of 400 MB, two of which rise and fall and one of which is high for long. */
+static mix
+three_jobs(size_t beefy, const uint64_t *length_ms, const double *scaling)
+{
+    mix m = {0};
+    for (size_t i = 0; i < 3; i++)
+        add_job(&m, i == beefy ? ZI_SIM_BEEFY : ZI_SIM_TRIANGLE, 400 * MB,
+                length_ms[i] * MS);
+    set_scaling(&m, scaling);
+    return m;
+}
+
 static uint64_t
 sum_of_peaks(const mix *m)
 {
@@ -199,13 +211,10 @@ random_mixes(void **state)
 static void
 sharing_that_does_not_pay(void **state)
 {
-    static const double scaling[] = {1.15, 1.15, 1.15};
-    mix                 m = {0};
+    static const uint64_t length_ms[] = {220, 130, 340};
+    static const double   scaling[] = {1.15, 1.15, 1.15};
+    mix                   m = three_jobs(2, length_ms, scaling);
     (void)state;
-    add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 220 * MS);
-    add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 130 * MS);
-    add_job(&m, ZI_SIM_BEEFY, 400 * MB, 340 * MS);
-    set_scaling(&m, scaling);
     for (int b = 0; b < 2; b++) {
         outcome t = run(&m, "temporal", b ? 0.65 : 1.2, 60, 1);
         outcome s = run(&m, "spatial", 1.2, 60, 1);
@@ -223,13 +232,10 @@ sharing_that_does_not_pay(void **state)
 static void
 who_beside_whom(void **state)
 {
-    static const double scaling[] = {1.3, 0.55, 0.55};
-    mix                 m = {0};
+    static const uint64_t length_ms[] = {150, 350, 400};
+    static const double   scaling[] = {1.3, 0.55, 0.55};
+    mix                   m = three_jobs(1, length_ms, scaling);
     (void)state;
-    add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 150 * MS);
-    add_job(&m, ZI_SIM_BEEFY, 400 * MB, 350 * MS);
-    add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 400 * MS);
-    set_scaling(&m, scaling);
     for (int b = 0; b < 3; b++) {
         static const double part[] = {1.2, 0.8, 0.65};
         outcome             t = run(&m, "temporal", part[b], 120, 1);
@@ -334,16 +340,11 @@ waits_for_data(void **state)
 static void
 pauses_between_steps(void **state)
 {
-    static const double scaling[] = {1.3, 0.58, 0.58};
-    mix                 m = {0};
+    static const uint64_t length_ms[] = {200, 425, 460}, pause_ms[] = {40, 70, 20};
+    static const double   scaling[] = {1.3, 0.58, 0.58};
+    mix                   m = three_jobs(1, length_ms, scaling);
     (void)state;
-    add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 200 * MS);
-    add_job(&m, ZI_SIM_BEEFY, 400 * MB, 425 * MS);
-    add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 460 * MS);
-    set_scaling(&m, scaling);
-    m.job[0].gap_ns = 40 * MS;
-    m.job[1].gap_ns = 70 * MS;
-    m.job[2].gap_ns = 20 * MS;
+    for (size_t i = 0; i < m.n; i++) m.job[i].gap_ns = pause_ms[i] * MS;
     for (int b = 0; b < 2; b++) {
         double  part = b ? 0.65 : 1.2;
         outcome t = run(&m, "temporal", part, 120, 1), z = run(&m, "zico", part, 120, 1);
@@ -399,7 +400,8 @@ relay_of_nobody(void **state)
                                       "relay:zico+zico/5@1:2",
                                       "relay:zico/5@0:65",
                                       "relay:zico/5@-1:4",
-                                      "relay:zico/5@0:2x"};
+                                      "relay:zico/5@0:2x",
+                                      "relay:zico/5@18446744073709551615:4"};
     mix                      m = {0};
     zi_sim_result            res;
     zi_sim_job_result        per[N_MAX];

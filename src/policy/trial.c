@@ -1,0 +1,162 @@
+/* trial.c -- is more done side by side or in turn? */
+#include "policy/trial.h"
+
+#include "policy/policy_common.h"
+#include "policy/sweep.h"
+
+#include <string.h>
+
+#define EPOCH       5.0  /* longest steps: how long sharing, or taking turns, is tried  */
+#define SETTLE      1.0  /* ... after so many, if it was the other way before          */
+#define SURE_RATE   1.10 /* of turns: sharing that does so much is not in doubt          */
+#define WORTH       0.99 /* of turns: what sharing must do; less is within the noise   */
+#define TRIAL       4u   /* epochs, half of them of sharing and half of turns           */
+#define EPOCHS_MIN  8u   /* what did more goes on for so many before the next one       */
+#define EPOCHS_MAX  64u  /* ... doubled each time that it is confirmed, at most         */
+#define EPOCHS_SURE 32u  /* ... for so many                                            */
+
+/* An epoch that ends, or begins. */
+typedef struct look {
+    zi_trial      *t;
+    const zi_view *v;
+    uint64_t       now_ns;
+} look;
+
+void
+zi_trial_begin(zi_trial *t, uint64_t budget_bytes)
+{
+    memset(t, 0, sizeof *t);
+    t->n_next = EPOCHS_MIN;
+    t->budget_bytes = budget_bytes;
+}
+
+void
+zi_trial_step_ended(zi_trial *t, zi_job_id job)
+{
+    t->job[job].done++;
+}
+
+void
+zi_trial_break(zi_trial *t)
+{
+    t->from_ns = 0;
+}
+
+/* Of late, or in the epochs of the present trial together. */
+static double
+rate_of(const zi_trial *t, const zi_view *v, bool turns, bool in_trial)
+{
+    double sum = 0;
+    for (size_t i = 0; i < v->n_jobs; i++) {
+        const zi_tried *a = &t->job[v->job[i].id];
+        sum += (in_trial ? a->tried : a->per_ns)[turns] * zi_policy_solo_ns(&v->job[i]);
+    }
+    return sum;
+}
+
+double
+zi_trial_rate(const zi_trial *t, const zi_view *v, bool turns)
+{
+    return rate_of(t, v, turns, false);
+}
+
+/* Of its present step, 0 to 1. */
+static double
+part_done(const look *l, const zi_job_view *j)
+{
+    if (j->state != ZI_JOB_RUNNING) return 0;
+    double solo = zi_policy_solo_ns(j), rest = (double)zi_sweep_rest(j, l->now_ns);
+    return solo > rest ? 1 - rest / solo : 0;
+}
+
+static void
+begin_epoch(const look *l)
+{
+    l->t->from_ns = l->now_ns;
+    for (size_t i = 0; i < l->v->n_jobs; i++)
+        l->t->job[l->v->job[i].id].done = -part_done(l, &l->v->job[i]);
+}
+
+static void
+go_on_with(zi_trial *t, bool turns, bool clear)
+{
+    uint32_t more = clear ? 4 : 2; /* times as long as before: there was no doubt */
+
+    if (t->choice != turns) t->n_next = EPOCHS_MIN / 2;
+    t->n_next = more * t->n_next < EPOCHS_MAX ? more * t->n_next : EPOCHS_MAX;
+    t->turns = t->choice = turns;
+    t->n_left = t->n_next;
+}
+
+/* Keeps what each job did in the epoch that ends; the whole in solo time per time. */
+static double
+measure_epoch(const look *l)
+{
+    zi_trial *t = l->t;
+    double    passed = (double)(l->now_ns - t->from_ns), sum = 0;
+
+    for (size_t i = 0; i < l->v->n_jobs; i++) {
+        const zi_job_view *j = &l->v->job[i];
+        zi_tried          *a = &t->job[j->id];
+        double             now = (a->done + part_done(l, j)) / passed;
+        double            *mine = &a->per_ns[t->turns];
+        a->tried[t->turns] += now;
+        *mine = t->seen[t->turns] ? *mine + (now - *mine) / 3 : now;
+        sum += now * zi_policy_solo_ns(j);
+    }
+    t->seen[t->turns] = true;
+    return sum;
+}
+
+static void
+begin_trial(zi_trial *t)
+{
+    t->n_left = t->n_tried = 0;
+    t->turns = !t->turns;
+    for (size_t i = 0; i < ZI_LEDGER_JOBS_MAX; i++)
+        t->job[i].tried[false] = t->job[i].tried[true] = 0;
+}
+
+/* Sharing or taking turns next, and for how long? */
+static void
+judge_epoch(const look *l, double rate)
+{
+    zi_trial *t = l->t;
+
+    t->n_sharing = t->turns ? 0 : t->n_sharing + 1;
+    if (t->n_left > 0) {
+        bool sure = !t->turns && rate >= SURE_RATE * rate_of(t, l->v, true, false);
+        if (sure && t->n_sharing < EPOCHS_SURE) return;
+        if (--t->n_left == 0) begin_trial(t);
+        return;
+    }
+    double shared = rate_of(t, l->v, false, true), turns = rate_of(t, l->v, true, true);
+    bool   clear = shared >= SURE_RATE * turns || turns >= SURE_RATE * shared;
+    if (++t->n_tried % 2)
+        t->turns = !t->turns; /* one, the other twice, the one again: drift cancels out */
+    else if (t->n_tried == TRIAL || clear)
+        go_on_with(t, turns * WORTH >= shared, clear);
+}
+
+/* After a change steps that began in the other way end first, and a command's threads are as many as
+ * before until its step ends. */
+void
+zi_trial_look(zi_trial *t, const zi_view *v, uint64_t now_ns, double longest_ns,
+              bool counts)
+{
+    look   l = {t, v, now_ns};
+    double passed = (double)(now_ns - t->from_ns);
+
+    if (t->from_ns == 0 || !counts) {
+        begin_epoch(&l);
+    } else if (t->changed && passed >= SETTLE * longest_ns) {
+        t->changed = false;
+        begin_epoch(&l);
+    } else if (!t->changed && passed >= EPOCH * longest_ns) {
+        bool before = t->turns;
+        if (t->touched) judge_epoch(&l, measure_epoch(&l));
+        t->touched = true;
+        t->changed = t->turns != before;
+        begin_epoch(&l);
+    }
+}

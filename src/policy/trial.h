@@ -1,0 +1,56 @@
+/* policy/trial.h -- is more done side by side or in turn?
+ *
+ * MEASURED Work done per time, in solo time, epoch by epoch (five of the longest steps, after one to
+ *          settle), for sharing and for taking turns, twice each and next to each other, as machines are
+ *          faster at one time than at another.  Steps are counted, and weighed by what a step takes
+ *          alone only when the two are compared, as that becomes known better all the while.
+ * CHOSEN   Turns, if they did 1 % more, else sharing goes on for 8, 16, ... 64 epochs until the next
+ *          trial; four times as many as before if there was no doubt.  Sharing that does a tenth more
+ *          than turns did goes on for 32 epochs; then turns are tried all the same, as machines
+ *          change (a virtual one's cores move) and nobody is seen alone while all share.
+ * ANEW     when somebody joins or leaves or the budget changes; the first epoch after that does not
+ *          count, as memory is touched for the first time.
+ */
+#ifndef ZI_POLICY_TRIAL_H
+#define ZI_POLICY_TRIAL_H
+
+#include "policy/policy.h"
+
+typedef struct zi_tried {
+    double done;      /* steps in this epoch, with the parts of those across its bounds */
+    double per_ns[2]; /* steps in an epoch of sharing, of taking turns, as measured */
+    double tried[2];  /* the same, of all epochs of the present trial */
+} zi_tried;
+
+typedef struct zi_trial {
+    uint64_t from_ns;      /* the present epoch began; 0: none yet                  */
+    bool     seen[2];      /* an epoch of sharing, of taking turns has been measured */
+    uint64_t budget_bytes; /* ... with this one                                     */
+    bool     touched;      /* memory for sharing was used before: epochs count        */
+    bool     turns;        /* all take turns in this epoch                          */
+    bool     changed;      /* ... and did not in the one before: it has still to settle */
+    bool     choice;       /* ... in all epochs but those of trial                   */
+    uint32_t n_left;       /* epochs before the next trial; 0: this is one              */
+    uint32_t n_tried;      /* ... with so many epochs so far                         */
+    uint32_t n_next;       /* ... after the next trial that confirms it              */
+    uint32_t n_sharing;    /* epochs since turns were taken                         */
+    zi_tried job[ZI_LEDGER_JOBS_MAX];
+} zi_trial;
+
+/* Everything is different now: both ways are tried anew. */
+void zi_trial_begin(zi_trial *t, uint64_t budget_bytes);
+
+void zi_trial_step_ended(zi_trial *t, zi_job_id job);
+
+/* After each step's end: is an epoch over, and what is next?  No epoch `counts` while somebody makes
+ * its first steps. */
+void zi_trial_look(zi_trial *t, const zi_view *v, uint64_t now_ns, double longest_ns,
+                   bool counts);
+
+/* Others decided meanwhile: the present epoch tells nothing. */
+void zi_trial_break(zi_trial *t);
+
+/* Of late, in solo time per time, sharing or taking turns. */
+double zi_trial_rate(const zi_trial *t, const zi_view *v, bool turns);
+
+#endif /* ZI_POLICY_TRIAL_H */
