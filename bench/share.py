@@ -37,6 +37,7 @@ import math
 import os
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -117,15 +118,15 @@ def memfd_blocks(pid):
 
 def sample_memory(pid, pipe):
     """A process of its own: after "go" it looks every 20 ms until it is asked for the highest count."""
-    while pipe.recv() == "go":
+    while True:
+        pipe.recv()
         most = 0
         while not pipe.poll(0.02):
             try:
                 most = max(most, memfd_blocks(pid))
             except OSError:
                 pass
-        if pipe.recv() == "end":
-            return
+        pipe.recv()
         pipe.send(most)
 
 
@@ -201,8 +202,16 @@ class Run:
     def __init__(self, names, policy, budget, env=None, steps=1000000, tides=None):
         self.dir = tempfile.mkdtemp(prefix="zi-share-")
         self.socket = os.path.join(self.dir, "b.sock")
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("ZICO_")}
         self.log = open(os.path.join(self.dir, "log"), "wb")
+        self.broker, self.sampler, self.jobs = None, None, []
+        try:
+            self.start(names, policy, budget, env or {}, steps, tides)
+        except BaseException:
+            self.close()
+            raise
+
+    def start(self, names, policy, budget, env, steps, tides):
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("ZICO_")}
         self.broker = subprocess.Popen(
             [ZICO, "serve", "--socket", self.socket, "--policy", policy, "--budget", str(budget),
              "--log-level", "0", *(["--tides", tides] if tides else [])],
@@ -211,15 +220,12 @@ class Run:
             if self.broker.poll() is not None:
                 raise RuntimeError("the broker did not start")
             time.sleep(0.01)
-        seen = status(self.socket)
-        self.pid = field(seen, "broker_pid")
-        mine, theirs = multiprocessing.Pipe()
-        self.pipe = mine
-        self.sampler = multiprocessing.Process(target=sample_memory, args=(self.pid, theirs),
-                                               daemon=True)
+        self.pid = field(status(self.socket), "broker_pid")
+        self.pipe, theirs = multiprocessing.Pipe()
+        self.sampler = multiprocessing.Process(target=sample_memory, args=(self.pid, theirs), daemon=True)
         self.sampler.start()
-        self.jobs = [Job(n, i, self.socket, steps, dict(clean, **(env or {})))
-                     for i, n in enumerate(names)]
+        for i, name in enumerate(names):
+            self.jobs.append(Job(name, i, self.socket, steps, dict(clean, **env)))
 
     def is_warm(self, steps):
         """Has every job made so many steps?"""
@@ -269,19 +275,19 @@ class Run:
         return statistics.median(gaps) * 1e6 if gaps else None
 
     def close(self):
-        try:
-            self.pipe.send("end")
-        except OSError:
-            pass
         for j in self.jobs:
             j.process.kill()
             j.process.wait()
-        self.broker.terminate()
-        try:
-            self.broker.wait(10)
-        except subprocess.TimeoutExpired:
-            self.broker.kill()
-        self.sampler.join(5)
+        if self.sampler:
+            self.sampler.kill()
+            self.sampler.join()
+        if self.broker:
+            self.broker.terminate()
+            try:
+                self.broker.wait(10)
+            except subprocess.TimeoutExpired:
+                self.broker.kill()
+                self.broker.wait()
         self.log.close()
         shutil.rmtree(self.dir, ignore_errors=True)
 
@@ -402,30 +408,30 @@ def progress_of(pairs):
     return [a / b for a, b in zip(mine, turns)] if min(turns) > 0 else None
 
 
-def interval(pairs, of):
+def interval(whole, without, of):
     """What `of` says of the progress, and its 95 % interval: the jackknife's error over legs, times Student's t, as legs are
     few and a bootstrap of four is too sure of itself."""
-    said = of(progress_of(pairs))
-    without = [of(p) for i in range(len(pairs)) if len(pairs) > 1 and (p := progress_of(pairs[:i] + pairs[i + 1:]))]
-    n = len(without)
-    if n < 2:
-        return said, -math.inf, math.inf
-    mean = statistics.mean(without)
-    wide = T95[min(n - 1, len(T95)) - 1] * math.sqrt((n - 1) / n * sum((x - mean) ** 2 for x in without))
-    return said, said - wide, said + wide
+    n, each = len(without), [of(p) for p in without]
+    mean = statistics.mean(each)
+    wide = T95[min(n - 1, len(T95)) - 1] * math.sqrt((n - 1) / n * sum((x - mean) ** 2 for x in each))
+    return of(whole), of(whole) - wide, of(whole) + wide
 
 
 def judge(windows, total):
-    """Per configuration: progress of the mix and of its slowest job, relative to temporal."""
+    """Per configuration of two legs and more: progress of the mix and of its slowest job, relative to temporal."""
     out, turns = {}, windows.get("temporal", [])
     for key in [k for k in LEGS if windows.get(k)]:
         pairs = [(rates_of(w), t) for w in windows[key] if (t := turns_at(w, turns))]
-        if not pairs or not (per_job := progress_of(pairs)):
+        if len(pairs) < 2:
+            continue
+        per_job = progress_of(pairs)
+        without = [progress_of(pairs[:i] + pairs[i + 1:]) for i in range(len(pairs))]
+        if None in without:
             continue
         slowest = per_job.index(min(per_job))
         out[key] = {
-            "progress": interval(pairs, statistics.mean), "slowest": interval(pairs, lambda r: r[slowest]),
-            "per_job": per_job,
+            "progress": interval(per_job, without, statistics.mean),
+            "slowest": interval(per_job, without, lambda r: r[slowest]), "per_job": per_job,
             "exchanged": statistics.median(w["exchanged"] for w in windows[key]),
             "kernel_peak": max(w["kernel_peak"] for w in windows[key]) / total,
             "others": statistics.median(w["others"] for w in windows[key]),
@@ -480,7 +486,7 @@ def show_means(results):
     for key in LEGS:
         for what in ("progress", "slowest"):
             seen = [r["found"][key][what] for r in results.values() if key in r["found"]]
-            if any(math.isinf(x[1]) for x in seen) or not seen:
+            if not seen:
                 continue
             mean = statistics.mean(x[0] for x in seen)
             wide = math.sqrt(sum((x[2] - x[0]) ** 2 for x in seen)) / len(seen)
@@ -813,6 +819,7 @@ def main():
     p.add_argument("--svg", help="file for the picture")
     p.add_argument("--plenty", type=int, default=4096, help="MiB for jobs alone")
     opt = p.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that brokers and jobs end, too
     if opt.legs:
         opt.legs = [k for k in LEGS if k in opt.legs and k != "temporal"]
     if not opt.mix and not opt.report and os.path.exists(opt.results):
