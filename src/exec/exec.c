@@ -274,23 +274,11 @@ is_short(zico_status st)
            st == ZICO_E_TIMEOUT;
 }
 
-/* How many pieces may be under way when this one is opened.  One that opens large slots would hold
- * them for others' time if it came early; one piece at work hides the way to the broker. */
-static uint64_t
-lead_for(const zi_exec *e, const exec_piece *p)
-{
-    uint64_t bytes = 0;
-
-    for (uint32_t k = 0; k < p->n_open; k++)
-        bytes += e->prog.plan->slots[e->prog.open_at[p->first_open + k]].size_bytes;
-    return bytes >= EXEC_LARGE ? EXEC_LEAD_LARGE : EXEC_LEAD;
-}
-
 /* Until few enough pieces are under way. */
 static zico_status
 wait_for_lead(zi_exec *e, const exec_piece *p)
 {
-    uint64_t back = EXEC_LEAD - lead_for(e, p);
+    uint64_t back = EXEC_LEAD - p->lead;
     return e->dev->ops->fence_wait(e->lead[(e->lead_next + back) % EXEC_LEAD]);
 }
 

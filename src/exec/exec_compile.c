@@ -186,12 +186,56 @@ list_slots(zi_exec *e)
     return ZICO_OK;
 }
 
-/* A piece ends where a copy act stands, and, in a session, where a slot opens or closes. */
+/* What the acts [begin, end) take, as far as it is known before they ever ran. */
+static uint64_t
+work_ns(const zi_exec *e, uint32_t begin, uint32_t end)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t a = begin; a < end; a++) {
+        const exec_cmd *cmd = &e->prog.cmds[a];
+        if (cmd->kind == ZI_ACT_RUN || cmd->kind == ZI_ACT_REDO)
+            sum += e->cost->node_ns[cmd->what];
+    }
+    return sum;
+}
+
+/* The last act from which there is work for EXEC_LEAD_NS before act `a`. */
+static uint32_t
+act_ahead_of(const zi_exec *e, uint32_t a)
+{
+    uint64_t sum = 0;
+
+    while (a > 0 && sum < EXEC_LEAD_NS) {
+        a--;
+        sum += work_ns(e, a, a + 1);
+    }
+    return a;
+}
+
+/* Slots are opened when there is just so much work under way as hides the way to the broker: memory
+ * that is leased sooner is others' memory. */
+static void
+set_leads(zi_exec *e)
+{
+    for (uint32_t i = 0; i < e->prog.n_pieces; i++) {
+        exec_piece *p = &e->prog.pieces[i];
+        uint64_t    sum = 0;
+        p->lead = p->n_open ? 1 : EXEC_LEAD;
+        while (p->lead < EXEC_LEAD && p->lead <= i && sum < EXEC_LEAD_NS) {
+            const exec_piece *before = &e->prog.pieces[i - p->lead++];
+            sum += work_ns(e, before->begin, before->end);
+        }
+    }
+}
+
+/* A piece ends where a copy act stands, and, in a session, where a slot opens or closes, and a
+ * little before it opens. */
 static zico_status
 cut_pieces(zi_exec *e)
 {
     const uint32_t n = e->prog.plan->n_acts;
-    uint32_t *cut = zi_malloc((2u * e->prog.plan->n_slots + 2u * n + 4u) * sizeof *cut);
+    uint32_t *cut = zi_malloc((3u * e->prog.plan->n_slots + 2u * n + 4u) * sizeof *cut);
     uint32_t  m = 0;
 
     if (!cut) return ZICO_E_NOMEM;
@@ -204,6 +248,7 @@ cut_pieces(zi_exec *e)
         }
     for (uint32_t s = 0; e->session && s < e->prog.plan->n_slots; s++) {
         if (e->prog.plan->slots[s].fixed) continue;
+        cut[m++] = act_ahead_of(e, e->prog.plan->slots[s].first);
         cut[m++] = e->prog.plan->slots[s].first;
         cut[m++] = e->prog.plan->slots[s].last + 1;
     }
@@ -231,6 +276,7 @@ cut_pieces(zi_exec *e)
         p->n_open = open - p->first_open;
         p->n_close = close - p->first_close;
     }
+    set_leads(e);
     zi_free(cut);
     return ZICO_OK;
 }

@@ -8,11 +8,10 @@
 #include "exec/exec.h"
 #include "exec/tier.h"
 
-#define EXEC_RESULTS    64u
-#define EXEC_LEAD       4u /* pieces of a step that are issued ahead in a session */
-#define EXEC_LEAD_LARGE 2u /* ... before one that opens so much memory:          */
-#define EXEC_LARGE      (4ull << 20)
-#define EXEC_NOWHERE    UINT32_MAX
+#define EXEC_RESULTS 64u
+#define EXEC_LEAD    8u /* pieces of a step that are issued ahead in a session, at most */
+#define EXEC_LEAD_NS 1500000u /* of work that hides the way to the broker */
+#define EXEC_NOWHERE UINT32_MAX
 
 /* An address that is known once slots have memory. */
 typedef struct exec_ref {
@@ -44,6 +43,8 @@ typedef struct exec_piece {
     uint32_t begin, end;           /* acts */
     uint32_t first_open, n_open;   /* slots in e->open_at  */
     uint32_t first_close, n_close; /* slots in e->close_at */
+    uint32_t
+        lead; /* 2 .. EXEC_LEAD: pieces under way, with it, when its slots are opened */
 } exec_piece;
 
 struct exec_run;

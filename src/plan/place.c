@@ -9,8 +9,9 @@
  *          end in the reverse order of their births: neighbours in birth are neighbours in
  *          death, their slot opens and closes with them, and its regions go back early.
  *          How near in birth and death companions must be, and how much longer a slot may stay
- *          open for a newcomer, is tried in several ways; the least peak wins, then the least
- *          mean.
+ *          open for a newcomer, is tried in several ways.  Of those whose peak is within 3 % of the
+ *          least, the least mean wins: what a slot holds before its second tensor is born, and
+ *          after its last but one has died, is memory that another job could have had.
  * MAPPING  Without regions all lives share one slot that is open throughout: largest first (or
  *          in order of birth, of area, of length of life, or a mixture), each at the lowest
  *          offset that is free for as long as it lives.  Then whoever reaches highest is
@@ -31,11 +32,13 @@
 #include "base/vec.h"
 #include "plan/fixed.h"
 
-#define LIVES_MANY     6000      /* from so many on only one way is tried            */
-#define COMPANIONS_MAX 48        /* lives that may open a slot together              */
-#define LOOK_AHEAD     160       /* births looked through for them                   */
-#define WASTE_PERCENT  2         /* a slot filled so well is good enough              */
-#define FIXED_SLOT     16u       /* regions after which another fixed slot is opened  */
+#define LIVES_MANY     6000 /* from so many on only one way is tried            */
+#define COMPANIONS_MAX 48   /* lives that may open a slot together              */
+#define LOOK_AHEAD     160  /* births looked through for them                   */
+#define WASTE_PERCENT  2    /* a slot filled so well is good enough              */
+#define PEAK_PART      32   /* a peak higher by this part is as good as the least ... */
+#define LIVE_PART      20  /* ... if it is above what is alive by no more than this one */
+#define FIXED_SLOT     16u /* regions after which another fixed slot is opened  */
 #define MEETINGS       60000000u /* pairs of lives looked at for a tighter mapping */
 #define ROUNDS_MAX     300u
 
@@ -437,33 +440,44 @@ try_way(placer *p, way w, zi_place_stats *ret_stats)
     return measure(p, ret_stats);
 }
 
-static bool
-is_tighter(const zi_place_stats *a, const zi_place_stats *b)
+typedef struct tried {
+    way            way;
+    zi_place_stats stats;
+} tried;
+
+/* Of those about as low as the lowest, the one with the least mean. */
+static size_t
+choose_way(const tried *t, size_t n)
 {
-    if (a->peak_slot_bytes != b->peak_slot_bytes)
-        return a->peak_slot_bytes < b->peak_slot_bytes;
-    return a->mean_ratio < b->mean_ratio;
+    uint64_t live = t[0].stats.peak_live_bytes, least = UINT64_MAX;
+    size_t   best = SIZE_MAX;
+
+    for (size_t i = 0; i < n; i++)
+        if (t[i].stats.peak_slot_bytes < least) least = t[i].stats.peak_slot_bytes;
+    uint64_t low = least + least / PEAK_PART;
+    if (low > live + live / LIVE_PART) low = live + live / LIVE_PART;
+    for (size_t i = 0; i < n; i++) {
+        if (t[i].stats.peak_slot_bytes > (low > least ? low : least)) continue;
+        if (best == SIZE_MAX || t[i].stats.mean_ratio < t[best].stats.mean_ratio)
+            best = i;
+    }
+    return best;
 }
 
 static zico_status
 place_best_way(placer *p, zi_place_stats *ret_stats)
 {
-    static const double closeness[] = {0.12, 0.04, 0.3, 0.7};
+    static const double closeness[] = {0.12, 0.04, 0.3, 0.7, 0.015};
     static const double stretch[] = {0.75, 0.3, 1.5};
-    size_t n = p->life.n > LIVES_MANY ? 1 : sizeof closeness / sizeof closeness[0];
-    size_t m = p->life.n > LIVES_MANY ? 1 : sizeof stretch / sizeof stretch[0];
-    way    best = {closeness[0], stretch[0]};
-    zi_place_stats best_stats, stats;
+    tried  t[sizeof closeness / sizeof closeness[0] * sizeof stretch / sizeof stretch[0]];
+    size_t n = sizeof closeness / sizeof closeness[0];
+    size_t n_ways = p->life.n > LIVES_MANY ? 1 : sizeof t / sizeof t[0];
 
-    ZI_TRY(try_way(p, best, &best_stats));
-    for (size_t i = 1; i < n * m; i++) {
-        way w = {closeness[i % n], stretch[i / n]};
-        ZI_TRY(try_way(p, w, &stats));
-        if (!is_tighter(&stats, &best_stats)) continue;
-        best = w;
-        best_stats = stats;
+    for (size_t i = 0; i < n_ways; i++) {
+        t[i].way = (way){closeness[i % n], stretch[i / n]};
+        ZI_TRY(try_way(p, t[i].way, &t[i].stats));
     }
-    return try_way(p, best, ret_stats);
+    return try_way(p, t[choose_way(t, n_ways)].way, ret_stats);
 }
 
 /* -- one mapping ------------------------------------------------------------------------------ */

@@ -1,6 +1,7 @@
 /* tests/numeric/exec_memory_test.c -- slots waste little, with the sizes that kernels really
  * want: padding of blocked layouts, scratch.  (plan_place_test.c has the graph's own sizes.)
  * timeout: 240 */
+#include "exec/exec_private.h"
 #include "exec_train.h"
 
 static const struct {
@@ -59,11 +60,65 @@ slots_are_tight(void **state)
     }
 }
 
+/* Work under way when the slots of piece i are opened: the pieces before it that may not be done yet. */
+static uint64_t
+work_ahead(const zi_exec *e, uint32_t i, uint64_t *ret_longest)
+{
+    uint64_t sum = 0;
+
+    *ret_longest = 0;
+    for (uint32_t k = 1; k < e->prog.pieces[i].lead && k <= i; k++) {
+        const exec_piece *p = &e->prog.pieces[i - k];
+        for (uint32_t a = p->begin; a < p->end; a++) {
+            const exec_cmd *cmd = &e->prog.cmds[a];
+            if (cmd->kind != ZI_ACT_RUN && cmd->kind != ZI_ACT_REDO) continue;
+            uint64_t ns = e->cost->node_ns[cmd->what];
+            if (ns > *ret_longest) *ret_longest = ns;
+            sum += ns;
+        }
+    }
+    return sum;
+}
+
+/* A slot is leased while there is enough work under way to hide the way to the broker, and not much
+ * sooner: at most twice as much, and a kernel that cannot be divided. */
+static void
+slots_come_just_in_time(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_NETS; i++) {
+        zi_graph *g = xt_graph(nets[i].spec, nets[i].batch, 1, ZI_OPTIM_MOMENTUM);
+        zi_session_options so = {.local_bytes = 4ull << 30,
+                                 .local_region_bytes = 2u << 20};
+        zi_session        *s;
+        zi_exec           *e;
+        uint32_t           n_opened = 0;
+
+        expect_ok(zi_session_open(&so, &s));
+        zi_exec_options xo = {.graph = g, .n_threads = 2, .session = s};
+        expect_ok(zi_exec_new(&xo, NULL, &e));
+        for (uint32_t k = 0; k < e->prog.n_pieces; k++) {
+            const exec_piece *p = &e->prog.pieces[k];
+            uint64_t          longest, ahead = work_ahead(e, k, &longest);
+            if (p->n_open == 0) continue;
+            n_opened += p->n_open;
+            assert_true(ahead <= 2 * EXEC_LEAD_NS + longest);
+            if (p->lead < EXEC_LEAD && p->lead <= k) assert_true(ahead >= EXEC_LEAD_NS);
+            if (k > 0) assert_true(p->lead >= 2);
+        }
+        assert_true(n_opened > 0);
+        zi_exec_free(e);
+        zi_session_close(s);
+        zi_graph_free(g);
+    }
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slots_are_tight),
+        cmocka_unit_test(slots_come_just_in_time),
     };
     return t_main(tests);
 }
