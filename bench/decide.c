@@ -63,7 +63,7 @@ bench_sweep(uint64_t *sample, size_t n)
             job[i].step_bytes = job[i].taken_bytes;
             job[i].last_region_ns = 2;
         }
-        zi_sweep_ask      ask = {.starter = 8, .also = SIZE_MAX, .now_ns = 1000};
+        zi_sweep_ask      ask = {.starter = 8, .also = SIZE_MAX};
         uint64_t          t0 = bench_now_ns();
         volatile uint64_t delay = zi_sweep_delay(&v, &ask);
         (void)delay;

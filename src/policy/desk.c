@@ -125,6 +125,7 @@ open_row(zi_desk *d, zi_job_id job, const zi_job_spec *spec)
         return ZICO_E_NOMEM;
     }
     j->live = true;
+    zi_desk_pace_new(j);
     fill_view(d, job, spec);
     use_known_tide(d, job, spec->known_tide);
     zi_desk_set_state(d, job);
@@ -152,7 +153,7 @@ zi_desk_join(zi_desk *d, const zi_job_spec *spec, uint64_t now_ns, zi_job_id *re
     zi_job_limits first = {.max_bytes = spec->limits.max_bytes};
     uint64_t      max = spec->limits.max_bytes, min = spec->limits.min_bytes;
 
-    d->now_ns = now_ns;
+    zi_desk_now(d, now_ns);
     zi_desk_refresh(d);
     if (spec->claim_bytes > d->target_bytes || min > d->target_bytes)
         return ZICO_E_BUDGET; /* D6 */
@@ -205,7 +206,7 @@ zi_desk_leave(zi_desk *d, zi_job_id job, uint64_t now_ns)
     zi_desk_row *j = &d->row[job];
     zi_job_view *v = zi_desk_view_of(d, job);
 
-    d->now_ns = now_ns;
+    zi_desk_now(d, now_ns);
     (void)zi_ledger_leave(d->ledger, job);
     memset(j->wait, 0, sizeof j->wait);
     j->n_waits = 0;
@@ -230,7 +231,7 @@ zi_desk_leave(zi_desk *d, zi_job_id job, uint64_t now_ns)
 zico_status
 zi_desk_set_budget(zi_desk *d, uint64_t budget_bytes, uint64_t now_ns)
 {
-    d->now_ns = now_ns;
+    zi_desk_now(d, now_ns);
     zico_status st = zi_desk_reserve(d);
     if (st < 0) return st;
     zi_desk_refresh(d);
@@ -289,7 +290,7 @@ zi_desk_set_limits(zi_desk *d, zi_job_id job, const zi_job_limits *limits,
     if (!zi_desk_is_live(d, job)) return ZICO_E_ARG;
     zi_desk_row *j = &d->row[job];
 
-    d->now_ns = now_ns;
+    zi_desk_now(d, now_ns);
     zi_desk_refresh(d);
     if (limits->max_bytes && limits->min_bytes > limits->max_bytes) return ZICO_E_BUDGET;
     if (limits->min_bytes > d->target_bytes ||
@@ -311,7 +312,7 @@ zi_desk_control(zi_desk *d, zi_job_id job, zi_control verb, uint64_t now_ns)
     if (!zi_desk_is_live(d, job)) return ZICO_E_ARG;
     zi_desk_row *j = &d->row[job];
 
-    d->now_ns = now_ns;
+    zi_desk_now(d, now_ns);
     switch (verb) {
     case ZI_CONTROL_PAUSE:
         if (!j->paused && !j->leaving && !j->suspended) j->kept_ns = now_ns;
@@ -345,7 +346,7 @@ zi_desk_adopt(zi_desk *d, zi_job_id job, const zi_job_spec *spec, bool in_step,
 {
     zico_status st;
 
-    d->now_ns = now_ns;
+    zi_desk_now(d, now_ns);
     d->fresh = false;
     if (job >= ZI_LEDGER_JOBS_MAX) return ZICO_E_ARG;
     st = zi_ledger_adopt_job(d->ledger, job, &spec->limits);
@@ -363,7 +364,7 @@ zi_desk_adopt(zi_desk *d, zi_job_id job, const zi_job_spec *spec, bool in_step,
     j->adopted = true;
     j->kept_ns = now_ns;
     if (in_step) j->step_claim_bytes = spec->step_claim_bytes;
-    zi_tide_recorder_begin(j->rec, now_ns);
+    zi_tide_recorder_begin(j->rec, 0);
     zi_desk_set_state(d, job);
     zi_desk_post(d, ZI_EVENT_JOIN, job, 0, 0);
     return ZICO_OK;
@@ -389,7 +390,7 @@ claim_for_adopted(zi_desk *d)
 void
 zi_desk_hold(zi_desk *d, bool hold, uint64_t now_ns)
 {
-    d->now_ns = now_ns;
+    zi_desk_now(d, now_ns);
     if (d->hold && !hold) claim_for_adopted(d);
     d->hold = hold;
     zi_desk_post(d, ZI_EVENT_BUDGET, ZI_JOB_NONE, 0, 0);

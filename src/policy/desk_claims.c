@@ -24,14 +24,14 @@
 
 #define USUAL_STEPS  4u /* in a row without a surprise: a command is understood         */
 #define SINK_STEPS   2u /* a tide seen so often is a plan                              */
-#define SINK_REGIONS 2u /* beyond what is foreseen: taken ahead, or grouped in the tide */
+#define SINK_REGIONS 1u /* beyond what is foreseen, ...                                */
 #define SINK_PARTS                                                                       \
-    64u /* ... and so many of these parts of the peak, since how far a job issues */
+    64u /* ... and so many of these parts of the peak, since how far a job */
 #define SINK_LEAST                                                                       \
-    2u /* ahead of its kernels varies: from the least to the most, doubled each   */
+    1u /* issues ahead of its kernels varies: from the least to the most, */
 #define SINK_MOST                                                                        \
-    16u /* time that it was not enough, one less after so many steps as it was    */
-#define SINK_GOOD 16u
+    16u /* doubled each time that it was not enough, one less after so     */
+#define SINK_GOOD 16u /* many steps as it was                                        */
 
 static uint64_t
 round_up(uint64_t bytes, uint64_t unit)
@@ -135,6 +135,19 @@ zi_desk_claim(zi_desk *d, zi_job_id job)
 }
 
 void
+zi_desk_set_above(zi_desk *d, zi_job_id job)
+{
+    zi_desk_row *j = &d->row[job];
+    zi_job_view *v = &d->job[j->at];
+
+    if (j->sink_parts < SINK_LEAST) j->sink_parts = SINK_LEAST;
+    v->above_bytes = 0;
+    if (!v->steady || !v->tide || v->tide->n_seen < SINK_STEPS) return;
+    v->above_bytes = SINK_REGIONS * d->view.region_bytes +
+                     v->tide->peak_bytes / SINK_PARTS * j->sink_parts;
+}
+
+void
 zi_desk_sink_claim(zi_desk *d, zi_job_id job)
 {
     zi_desk_row       *j = &d->row[job];
@@ -145,10 +158,7 @@ zi_desk_sink_claim(zi_desk *d, zi_job_id job)
     uint64_t claim = zi_sweep_crest(v);
     if (claim == UINT64_MAX) return;
     if (claim < v->step_bytes) claim = v->step_bytes;
-    if (j->sink_parts < SINK_LEAST) j->sink_parts = SINK_LEAST;
-    claim += SINK_REGIONS * d->view.region_bytes +
-             v->tide->peak_bytes / SINK_PARTS * j->sink_parts;
-    claim = round_up(claim, d->view.region_bytes);
+    claim = round_up(claim + v->above_bytes, d->view.region_bytes);
     if (claim >= j->step_claim_bytes) return;
     j->step_claim_bytes = claim;
     j->sunk = true;

@@ -2,6 +2,7 @@
  *
  *   desk.c          jobs come, go, are limited, paused, adopted; looking
  *   desk_steps.c    steps: asking, going, ending, learning alone
+ *   desk_pace.c     how far each job has come in its step
  *   desk_cores.c    how many cores a job has, and which
  *   desk_claims.c   claims, room, the banker's table
  *   desk_queue.c    requests: asking, judging, serving in order, raising
@@ -19,7 +20,7 @@
     1000000000ull /* before a request beyond the claim is refused */
 #define ZI_DESK_HANG_NS    5000000000ull /* a job that does nothing for so long ...      */
 #define ZI_DESK_HANG_STEPS 4u         /* ... and for so many of its steps, hangs      */
-#define ZI_DESK_LEAD_NS    8000000ull /* a native job has work queued for about so long */
+#define ZI_DESK_LEAD_NS    3000000ull /* a native job has work queued for about so long */
 #define ZI_DESK_TELL_NS    100000000ull /* between two WAITs that differ in place only  */
 #define ZI_DESK_EVENTS_MAX 1024u
 #define ZI_NEVER           UINT64_MAX
@@ -53,6 +54,9 @@ typedef struct zi_desk_row {
     uint32_t step_seq;
     uint64_t step_claim_bytes; /* of the present step */
     uint64_t step_peak_bytes;
+    double   clock_ns;    /* solo time of the present step that should be done ... */
+    double   beside_ns;   /* ... of it beside others */
+    double   slowed;      /* by each of them, of its solo time */
     bool     alone;       /* nobody else was inside a step since this one began */
     uint32_t n_measured;  /* of its first steps: alone, with all cores */
     bool     all_cores;   /* ... and it had all of them */
@@ -174,6 +178,14 @@ void zi_desk_emit_punches(zi_desk *d); /* those of d->grant, if any */
 void zi_desk_deny(zi_desk *d, zi_job_id job, uint32_t seq, zico_status why,
                   uint64_t asked_bytes, uint64_t had_bytes, zi_hold hold);
 
+/* -- desk_pace.c ------------------------------------------------------------------------- */
+/* Time goes on, also for each job inside a step. */
+void zi_desk_now(zi_desk *d, uint64_t now_ns);
+void zi_desk_pace_new(zi_desk_row *j);
+void zi_desk_pace_begin(zi_desk_row *j, zi_job_view *v);
+/* A whole step has ended: what did its neighbours cost it? */
+void zi_desk_pace_end(zi_desk_row *j, const zi_job_view *v);
+
 /* -- desk_cores.c ------------------------------------------------------------------------ */
 /* The policy's word; a job inside a step is told at once if it can be. */
 void zi_desk_set_cores(zi_desk *d, zi_job_view *v, uint64_t cores);
@@ -203,6 +215,8 @@ uint64_t zi_desk_hang_due(const zi_desk *d, zi_job_id job);
 uint64_t zi_desk_claim(zi_desk *d, zi_job_id job);
 /* Past its high tide a job needs less than its claim: the banker is told. */
 void zi_desk_sink_claim(zi_desk *d, zi_job_id job);
+/* ... and this much above its tide; told when a step begins. */
+void zi_desk_set_above(zi_desk *d, zi_job_id job);
 /* It asks for more after all: its claim sinks less low from now on. */
 void zi_desk_note_astray(zi_desk *d, const zi_request *req);
 /* The step is over: if it kept to its sunk claim, and so did many before, it may sink lower. */

@@ -159,6 +159,15 @@ forget_wait(zi_desk *d, const zi_request *req)
     d->row[req->job].n_waits--;
 }
 
+/* Inside a step: taken (+) or returned (-). */
+static void
+note_region(const zi_desk *d, zi_desk_row *j, zi_job_view *v, int64_t delta_bytes)
+{
+    v->last_region_ns = d->now_ns;
+    v->region_clock_ns = v->clock_ns;
+    zi_tide_recorder_add(j->rec, v->clock_ns, delta_bytes);
+}
+
 /* The books after a grant: claim, step, tide, policy. */
 static void
 note_grant(zi_desk *d, const zi_request *req, uint64_t size_bytes)
@@ -172,8 +181,7 @@ note_grant(zi_desk *d, const zi_request *req, uint64_t size_bytes)
     if (j->in_step && req->hold == ZI_HOLD_STEP) {
         if (v->step_bytes > j->step_claim_bytes) j->step_claim_bytes = v->step_bytes;
         v->taken_bytes += size_bytes;
-        v->last_region_ns = d->now_ns;
-        zi_tide_recorder_add(j->rec, d->now_ns, (int64_t)size_bytes);
+        note_region(d, j, v, (int64_t)size_bytes);
     }
     zi_desk_post(d, ZI_EVENT_REGION, req->job, (int64_t)size_bytes, 0);
 }
@@ -445,7 +453,7 @@ zi_desk_ask(zi_desk *d, const zi_request *asked, uint64_t now_ns)
     zico_status st;
 
     if (!zi_desk_is_live(d, req.job) || req.hold > ZI_HOLD_PRIVATE) return ZICO_E_ARG;
-    d->now_ns = now_ns;
+    zi_desk_now(d, now_ns);
     st = zi_desk_reserve(d);
     if (st < 0) return st;
     zi_desk_refresh(d);
@@ -483,7 +491,7 @@ zi_desk_raise(zi_desk *d, zi_job_id job, uint32_t seq, uint64_t claim_bytes,
 {
     if (!zi_desk_is_live(d, job) || seq == 0) return ZICO_E_ARG;
     zi_desk_row *j = &d->row[job];
-    d->now_ns = now_ns;
+    zi_desk_now(d, now_ns);
     if (!j->in_step || j->raise_seq) return ZICO_E_STATE;
     zico_status st = zi_desk_reserve(d);
     if (st < 0) return st;
@@ -516,7 +524,7 @@ zi_desk_cancel(zi_desk *d, zi_job_id job, uint32_t seq, uint64_t now_ns)
     zi_desk_row *j = &d->row[job];
     zico_status  st = ZICO_E_NOTFOUND;
 
-    d->now_ns = now_ns;
+    zi_desk_now(d, now_ns);
     if (j->raise_seq == seq && seq) {
         j->raise_seq = 0;
         j->raise_wait = (zi_desk_wait){0};
@@ -552,7 +560,7 @@ zi_desk_return(zi_desk *d, zi_job_id job, const zi_run *runs, size_t n_runs,
     const zi_ledger_job *l = zi_ledger_job_of(d->ledger, job);
     uint64_t             step = l->n_step, fixed = l->n_fixed;
 
-    d->now_ns = now_ns;
+    zi_desk_now(d, now_ns);
     zico_status st = zi_ledger_return(d->ledger, job, runs, n_runs);
     if (st < 0) return st;
     zi_desk_refresh(d);
@@ -560,9 +568,8 @@ zi_desk_return(zi_desk *d, zi_job_id job, const zi_run *runs, size_t n_runs,
     fixed = (fixed - l->n_fixed) * d->view.region_bytes;
     if (j->in_step && step > 0) {
         v->returned_bytes += step;
-        v->last_region_ns = now_ns;
         j->exchanged_bytes += step;
-        zi_tide_recorder_add(j->rec, now_ns, -(int64_t)step);
+        note_region(d, j, v, -(int64_t)step);
         zi_desk_sink_claim(d, job);
     }
     if (j->leaving) j->aside_bytes += step;
@@ -577,7 +584,7 @@ zico_status
 zi_desk_uncharge(zi_desk *d, zi_job_id job, uint64_t size_bytes, uint64_t now_ns)
 {
     if (!zi_desk_is_live(d, job)) return ZICO_E_ARG;
-    d->now_ns = now_ns;
+    zi_desk_now(d, now_ns);
     zico_status st = zi_ledger_uncharge(d->ledger, job, size_bytes);
     if (st < 0) return st;
     zi_desk_post(d, ZI_EVENT_REGION, job, -(int64_t)size_bytes, 0);

@@ -261,7 +261,7 @@ zi_desk_tick(zi_desk *d, uint64_t now_ns)
 {
     zi_job_id hung = d->hung;
 
-    d->now_ns = now_ns;
+    zi_desk_now(d, now_ns);
     zi_desk_refresh(d);
     if (d->policy_wake_ns <= now_ns || d->hung != hung) {
         if (d->policy_wake_ns <= now_ns) d->policy_wake_ns = ZI_NEVER;

@@ -185,8 +185,10 @@ zi_desk_go(zi_desk *d, zi_job_id job)
     v->taken_bytes = v->step_bytes; /* as the recorder counts it */
     v->returned_bytes = 0;
     v->last_region_ns = d->now_ns;
-    zi_tide_recorder_begin(j->rec, d->now_ns);
-    if (v->step_bytes) zi_tide_recorder_add(j->rec, d->now_ns, (int64_t)v->step_bytes);
+    zi_desk_pace_begin(j, v);
+    zi_desk_set_above(d, job);
+    zi_tide_recorder_begin(j->rec, 0);
+    if (v->step_bytes) zi_tide_recorder_add(j->rec, 0, (int64_t)v->step_bytes);
     zi_desk_set_state(d, job);
     zi_desk_note_wait(d, job);
     j->step_waited_ns = j->waited_ns;
@@ -242,7 +244,7 @@ zi_desk_step_ask(zi_desk *d, zi_job_id job, uint32_t seq, uint64_t step_no,
     zi_desk_row *j = &d->row[job];
     zi_job_view *v = zi_desk_view_of(d, job);
 
-    d->now_ns = now_ns;
+    zi_desk_now(d, now_ns);
     if (j->in_step || j->asked) return ZICO_E_STATE;
     zico_status st = zi_desk_reserve(d);
     if (st < 0) return st;
@@ -391,7 +393,7 @@ zi_desk_will_take(zi_desk *d, zi_job_id job, uint64_t step_bytes, uint64_t now_n
     zi_job_view *v = zi_desk_view_of(d, job);
 
     if (j->in_step) return ZICO_E_STATE;
-    d->now_ns = now_ns;
+    zi_desk_now(d, now_ns);
     *j->learner = (zi_tide_learner){0};
     j->n_unlearnt = 0;
     j->worst_bytes = j->last_peak_bytes = step_bytes;
@@ -441,7 +443,7 @@ zi_desk_undo_step(zi_desk *d, zi_job_id job)
     zi_desk_refresh(d);
     v->stall_ns = 0;
     v->last_step_ns = d->now_ns - v->began_ns;
-    zi_tide_recorder_end(d->row[job].rec, d->now_ns, &none); /* teaches nothing */
+    zi_tide_recorder_end(d->row[job].rec, 0, &none); /* teaches nothing */
     leave_step(d, job);
 }
 
@@ -454,20 +456,21 @@ zi_desk_step_end(zi_desk *d, zi_job_id job, uint64_t step_no, const zi_tide *obs
     zi_job_view *v = zi_desk_view_of(d, job);
     zi_tide      own;
 
-    d->now_ns = now_ns;
+    zi_desk_now(d, now_ns);
     if (!j->in_step) return ZICO_E_STATE;
     if (observed && zi_tide_verify(observed) < 0) return ZICO_E_ARG;
     zi_desk_refresh(d);
     /* a job cannot tell a wait for memory from a slow answer; we know what we kept waiting */
     uint64_t queued_ns = j->waited_ns - j->step_waited_ns;
     v->stall_ns = stall_ns < queued_ns ? stall_ns : queued_ns;
-    zi_tide_recorder_end(j->rec, now_ns, &own);
+    zi_tide_recorder_end(j->rec, v->clock_ns, &own);
     v->step_no = step_no;
     if (j->broken_off || j->aside_bytes) { /* a part of a step teaches nothing */
         v->last_step_ns = now_ns - v->began_ns;
         v->served_ns += busy_ns;
         note_rest(j, v);
     } else {
+        zi_desk_pace_end(j, v);
         note_length(d, j, v, busy_ns);
         bool whole =
             own.n_points > 0 && !j->adopted; /* what counts are leases: our own record */
@@ -535,7 +538,7 @@ zi_desk_suspended(zi_desk *d, zi_job_id job, zico_status outcome, uint64_t now_n
     if (!zi_desk_is_live(d, job)) return ZICO_E_ARG;
     zi_desk_row *j = &d->row[job];
 
-    d->now_ns = now_ns;
+    zi_desk_now(d, now_ns);
     if (!j->leaving && !(j->adopted && !j->in_step && !j->asked)) return ZICO_E_STATE;
     if (!j->leaving && !j->paused)
         j->by_ladder = true; /* nobody remembers why: let back when there is room */

@@ -56,18 +56,22 @@ typedef struct zi_job_view {
     const zi_tide *tide;    /* NULL: not yet learnt                               */
     bool           repeats; /* false: prediction is useless, reserve the peak     */
     uint64_t       shape;   /* hash of the shape key; 0: none                     */
+    uint64_t
+        above_bytes; /* what the banker keeps for it beyond its tide, while it falls */
 
     /* the present or last step */
     uint64_t step_no;
     uint64_t asked_ns; /* when it asked to begin the step it waits for */
     uint64_t began_ns;
-    uint64_t taken_bytes;    /* pool bytes taken since the step began     */
-    uint64_t returned_bytes; /* pool bytes returned since the step began  */
-    uint64_t last_region_ns; /* time of the last of those                 */
-    uint64_t stall_ns;       /* waited for memory inside the last step    */
-    uint64_t last_step_ns;   /* wall length of the last finished step     */
-    uint64_t solo_step_ns;   /* as measured in the first step, alone      */
-    uint64_t served_ns;      /* device time used since joining            */
+    uint64_t taken_bytes;     /* pool bytes taken since the step began     */
+    uint64_t returned_bytes;  /* pool bytes returned since the step began  */
+    uint64_t last_region_ns;  /* time of the last of those                 */
+    uint64_t clock_ns;        /* solo time of the step that should be done */
+    uint64_t region_clock_ns; /* ... at the last of those                 */
+    uint64_t stall_ns;        /* waited for memory inside the last step    */
+    uint64_t last_step_ns;    /* wall length of the last finished step     */
+    uint64_t solo_step_ns;    /* as measured in the first step, alone      */
+    uint64_t served_ns;       /* device time used since joining            */
     uint64_t
         n_mispredicted; /* steps that took more, earlier or for longer than foreseen */
 

@@ -14,6 +14,7 @@ typedef struct walk {
     const zi_tide *tide; /* NULL: reserves `flat` */
     uint32_t       next;
     uint64_t       height;   /* of the tide before point `next`           */
+    uint64_t       above;    /* kept for it on top                        */
     uint64_t       pos_ns;   /* where it stands on its tide               */
     uint64_t       shift_ns; /* the starter's delay                       */
     uint64_t       use;      /* bytes it holds where the sweep stands     */
@@ -64,7 +65,7 @@ advance(walk *w)
     if (w->next < w->tide->n_points) {
         const zi_tide_point *p = &w->tide->point[w->next++];
         w->height += (uint64_t)p->delta_bytes;
-        w->then = w->height;
+        w->then = w->height + w->above;
         w->at_ns = from_now(w, p->at_ns);
         return;
     }
@@ -101,30 +102,26 @@ is_on_tide(const zi_job_view *j, uint64_t height)
 
 /* Between the last event that is over and point `next`, as time goes. */
 static uint64_t
-position(const zi_job_view *j, uint32_t next, uint64_t now_ns)
+position(const zi_job_view *j, uint32_t next)
 {
     const zi_tide *t = j->tide;
     uint64_t       last = next > 0 ? t->point[next - 1].at_ns : 0;
     uint64_t       until = next < t->n_points ? t->point[next].at_ns : t->length_ns;
-    uint64_t seen = j->last_region_ns > j->began_ns ? j->last_region_ns : j->began_ns;
-    uint64_t since = now_ns > seen ? now_ns - seen : 0;
+    uint64_t       since = j->clock_ns - j->region_clock_ns;
 
-    if (j->solo_step_ns && j->last_step_ns > j->solo_step_ns) /* others slow it down */
-        since =
-            (uint64_t)((double)since * (double)j->solo_step_ns / (double)j->last_step_ns);
     return last + since < until ? last + since : until;
 }
 
 static void
-open_runner(walk *w, const zi_job_view *j, uint64_t now_ns)
+open_runner(walk *w, const zi_job_view *j)
 {
     *w = (walk){.use = j->step_bytes};
     if (predictable(j)) w->next = place(j, &w->height);
     if (predictable(j) && is_on_tide(j, w->height)) {
         w->tide = j->tide;
-        w->pos_ns = position(j, w->next, now_ns);
-        if (w->height > w->use)
-            w->use = w->height; /* within this stair it may come to it */
+        w->pos_ns = position(j, w->next);
+        w->above = j->above_bytes;
+        w->use = (w->height > w->use ? w->height : w->use) + w->above;
     } else if (j->claim_bytes > w->use) {
         w->use = j->claim_bytes;
     }
@@ -203,7 +200,7 @@ open_sweep(sweep *s, const zi_view *v, const zi_sweep_ask *ask, uint64_t shift_n
         if (i == ask->also)
             open_starter(w, j, 0);
         else
-            open_runner(w, j, ask->now_ns);
+            open_runner(w, j);
         s->others += w->use;
         s->heap[s->n++] = w;
     }
@@ -274,12 +271,12 @@ zi_sweep_delay(const zi_view *v, const zi_sweep_ask *ask)
 }
 
 uint64_t
-zi_sweep_rest(const zi_job_view *j, uint64_t now_ns)
+zi_sweep_rest(const zi_job_view *j)
 {
     uint64_t height;
 
     if (!j->tide) return 0;
-    uint64_t length = j->tide->length_ns, at = position(j, place(j, &height), now_ns);
+    uint64_t length = j->tide->length_ns, at = position(j, place(j, &height));
     if (at >= length) return 0;
     if (j->solo_step_ns == 0) return length - at;
     return (uint64_t)((double)(length - at) / (double)length * (double)j->solo_step_ns);

@@ -62,10 +62,10 @@ zi_trial_rate(const zi_trial *t, const zi_view *v, bool turns)
 
 /* Of its present step, 0 to 1. */
 static double
-part_done(const look *l, const zi_job_view *j)
+part_done(const zi_job_view *j)
 {
     if (j->state != ZI_JOB_RUNNING) return 0;
-    double solo = zi_policy_solo_ns(j), rest = (double)zi_sweep_rest(j, l->now_ns);
+    double solo = zi_policy_solo_ns(j), rest = (double)zi_sweep_rest(j);
     return solo > rest ? 1 - rest / solo : 0;
 }
 
@@ -74,7 +74,7 @@ begin_epoch(const look *l)
 {
     l->t->from_ns = l->now_ns;
     for (size_t i = 0; i < l->v->n_jobs; i++)
-        l->t->job[l->v->job[i].id].done = -part_done(l, &l->v->job[i]);
+        l->t->job[l->v->job[i].id].done = -part_done(&l->v->job[i]);
 }
 
 static void
@@ -98,7 +98,7 @@ measure_epoch(const look *l)
     for (size_t i = 0; i < l->v->n_jobs; i++) {
         const zi_job_view *j = &l->v->job[i];
         zi_tried          *a = &t->job[j->id];
-        double             now = (a->done + part_done(l, j)) / passed;
+        double             now = (a->done + part_done(j)) / passed;
         double            *mine = &a->per_ns[t->turns];
         a->tried[t->turns] += now;
         *mine = t->seen[t->turns] ? *mine + (now - *mine) / 3 : now;

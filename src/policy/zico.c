@@ -191,7 +191,7 @@ sum_up(choice *c, zico *z, const zi_view *v, uint64_t now_ns)
         if (!wants(z, j, now_ns)) continue;
         c->n_about += j->state == ZI_JOB_IDLE;
         if (j->state == ZI_JOB_RUNNING) {
-            uint64_t rest = zi_sweep_rest(j, now_ns);
+            uint64_t rest = zi_sweep_rest(j);
             if (c->n_running < ZI_TOGETHER) {
                 c->running[c->n_running] = i;
                 c->rest_ns[c->n_running] = rest;
@@ -214,7 +214,7 @@ rest_of(const choice *c, size_t i)
 {
     for (size_t k = 0; k < c->n_running && k < ZI_TOGETHER; k++)
         if (c->running[k] == i) return c->rest_ns[k];
-    return zi_sweep_rest(&c->v->job[i], c->now_ns);
+    return zi_sweep_rest(&c->v->job[i]);
 }
 
 /* The farthest behind of those that want to run, as if they had not begun their steps. */
@@ -331,8 +331,7 @@ delay_from(const choice *c, size_t i, size_t also, uint64_t from_ns)
     zi_sweep_ask ask = {.starter = i,
                         .also = also,
                         .from_ns = from_ns,
-                        .keep_bytes = c->keep,
-                        .now_ns = c->now_ns};
+                        .keep_bytes = c->keep};
     uint64_t     delay = zi_sweep_delay(c->v, &ask);
 
     if (delay > 0 && c->keep && c->n_running == 0 && also == SIZE_MAX) {
