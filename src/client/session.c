@@ -263,6 +263,12 @@ zi_session_cores(zi_session *s)
 }
 
 unsigned
+zi_session_first_core(zi_session *s)
+{
+    return atomic_load_explicit(&s->first_core, memory_order_relaxed);
+}
+
+unsigned
 zi_session_place(zi_session *s, unsigned *ret_first)
 {
     pthread_mutex_lock(&s->mu);

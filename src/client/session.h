@@ -205,6 +205,7 @@ void zi_session_poison(zi_session *s);
 
 /* -- looking ---------------------------------------------------------------------------- */
 unsigned zi_session_cores(zi_session *s); /* told last */
+unsigned zi_session_first_core(zi_session *s);
 /* The same, and which: so many from *ret_first on.  0: no broker says. */
 unsigned   zi_session_place(zi_session *s, unsigned *ret_first);
 zi_device *zi_session_device(zi_session *s);

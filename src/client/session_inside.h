@@ -144,7 +144,7 @@ struct zi_session {
     zi_tide           tide;
 
     _Atomic unsigned    cores; /* told last; read by kernels without the lock */
-    unsigned            first_core; /* guarded by mu */
+    _Atomic unsigned    first_core; /* likewise */
     uint64_t            budget_bytes;
     uint64_t            told_limit; /* by zi_session_limit; 0: nobody plans by it */
     zico_stats          stats;

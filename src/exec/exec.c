@@ -104,6 +104,7 @@ static zico_status
 open_all(zi_exec *e, zi_graph_diag *diag)
 {
     ZI_TRY(find_device(e));
+    exec_places_open(e);
     ZI_TRY(e->dev->ops->stream_open(e->dev, e->n_threads, &e->compute));
     ZI_TRY(zi_bind(e->g, e->n_threads, e->opt.plain, diag, &e->bound));
     ZI_TRY(know_cost(e));

@@ -8,10 +8,11 @@
 #include "exec/exec.h"
 #include "exec/tier.h"
 
-#define EXEC_RESULTS 64u
-#define EXEC_LEAD    8u /* pieces of a step that are issued ahead in a session, at most */
-#define EXEC_LEAD_NS 1500000u /* of work that hides the way to the broker */
-#define EXEC_NOWHERE UINT32_MAX
+#define EXEC_RESULTS   64u
+#define EXEC_LEAD      8u /* pieces of a step that are issued ahead in a session, at most */
+#define EXEC_LEAD_NS   1500000u /* of work that hides the way to the broker */
+#define EXEC_CORES_MAX 1024u
+#define EXEC_NOWHERE   UINT32_MAX
 
 /* An address that is known once slots have memory. */
 typedef struct exec_ref {
@@ -60,6 +61,14 @@ typedef struct exec_copy {
     struct exec_run *run;
     uint32_t         act;
 } exec_copy;
+
+/* Where the threads of the compute stream's team run, in a session with a broker. */
+typedef struct exec_places {
+    unsigned n_all; /* cores that the process began with; 0: the kernel decides */
+    int      cpu[EXEC_CORES_MAX];
+    unsigned first, n, n_threads; /* as they are now; n = 0: not yet */
+    unsigned lead;                /* the core of the thread that leads the team */
+} exec_places;
 
 /* What a program needs for each step under way. */
 typedef struct exec_lane {
@@ -147,6 +156,7 @@ struct zi_exec {
     unsigned         n_threads;   /* most */
     _Atomic unsigned threads_now; /* 1 or n_threads */
     unsigned         omp_threads; /* compute stream only */
+    exec_places      places;      /* compute stream only, once it runs */
     double          *node_ns;     /* [n_nodes] sums; written by the compute stream */
     uint32_t        *node_runs;
 
@@ -190,6 +200,12 @@ zico_status exec_issue(zi_exec *e, exec_run *r);
 
 /* exec_rescue.c */
 zico_status exec_rescue(zi_exec *e, exec_run *r, const exec_piece *at);
+
+/* exec_places.c */
+void exec_places_open(zi_exec *e);
+void exec_places_keep(zi_exec *e, unsigned n_threads); /* before a kernel */
+/* The core of the team's k-th thread of those from `first` on, where its 0th has `lead`. */
+unsigned exec_place_of(unsigned k, unsigned first, unsigned lead);
 
 /* exec_run.c */
 zi_work_fn exec_run_piece, exec_run_copy;

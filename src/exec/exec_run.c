@@ -187,6 +187,7 @@ threads_now(zi_exec *e, unsigned n_cores)
         zi_dnn_set_threads(nt);
         e->omp_threads = nt;
     }
+    exec_places_keep(e, nt);
     return nt;
 }
 

@@ -1,8 +1,7 @@
 /* desk_cores.c -- how many cores a job computes with, and which: beside as few others as possible.
  *
- * The policy says how many.  Which ones matters to commands only, whose threads are kept to them
- * (hook/places.h); a native job has as many threads as cores and leaves the rest to the
- * kernel.
+ * The policy says how many.  All threads of a command are kept to them (hook/places.h), of a native
+ * job those that compute (exec/exec_places.c).
  */
 #include "policy/desk_private.h"
 
