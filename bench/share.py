@@ -85,7 +85,6 @@ LEGS = {"temporal": ("temporal", None, {}), "spatial": ("spatial", 130, {}), "zi
         "hold-65": ("zico", 65, {"ZICO_HOLD": "step"}),
         "whole-65": ("zico", 65, {"ZICO_CORES": f"fixed:{os.cpu_count()}"})}
 ONE_LESS = ["hold-65", "whole-65"]
-APART = 2  # legs from one of temporal to the next, at most
 SKIP = 1  # round that is not counted, after
 WARM = 4  # ... steps of each job
 LOOK = 0.5  # seconds from one look at the cores' distance to the next; each takes 3 ms
@@ -341,14 +340,15 @@ def measure_solo(names, plenty, folder):
     return found
 
 
-def brokers_for(keys):
-    """[(budget, environment, [leg, ...]), ...]: one broker for all legs of one kind, with legs of temporal in between."""
-    out, since = [], APART  # legs since the last one of temporal
+def brokers_for(keys, apart):
+    """[(budget, environment, [leg, ...]), ...]: one broker for all legs of one kind, with legs of temporal in between, at most
+    so many legs apart."""
+    out, since = [], apart  # legs since the last one of temporal
     for key in keys:
         _, budget, env = LEGS[key]
         if not out or out[-1][:2] != (budget, env):
             out.append((budget, env, []))
-        if since >= APART:
+        if since >= apart:
             out[-1][2].append("temporal")
             since = 0
         out[-1][2].append(key)
@@ -356,10 +356,10 @@ def brokers_for(keys):
     return out
 
 
-def run_legs(names, total, keys, seconds, rounds, keep):
+def run_legs(names, total, keys, apart, seconds, rounds, keep):
     """All legs in turn, so many rounds of so many seconds each.  A job tells of a step when it has asked for the next one, so
     a leg is kept when its broker has had another one, and the last of each broker is not."""
-    brokers, seconds = brokers_for(keys), round(seconds, 1)
+    brokers, seconds = brokers_for(keys, apart), round(seconds, 1)
     legs = [(k, key) for k, (_, _, mine) in enumerate(brokers) for key in mine]
     runs, first = [], 0
     with contextlib.ExitStack() as stack:
@@ -790,7 +790,7 @@ def measure(mixes, results, opt):
             print(f"  {mix} {number}/{opt.rounds} {key}: " + " ".join(f"{r:.2f}" for r in rates_of(seen))
                   + f" steps/s, others {seen['others']:.2f}, cores near {seen['near']:.0%}", flush=True)
         try:
-            run_legs(names, total, keys, leg, opt.rounds, keep)
+            run_legs(names, total, keys, opt.apart, leg, opt.rounds, keep)
         except RuntimeError as e:
             failed.append(f"{mix}: {e}")
             print("  " + failed[-1], flush=True)
@@ -812,6 +812,7 @@ def main():
     p.add_argument("--mix", action="append", choices=sorted(MIXES))
     p.add_argument("--legs", type=words(list(LEGS)), default=None, help=f"of {','.join(LEGS)}")
     p.add_argument("--leg", type=float, default=4, help="seconds, at least; longer for long steps")
+    p.add_argument("--apart", type=int, default=2, help="legs from one of temporal to the next, at most")
     p.add_argument("--rounds", type=int, default=5, help="that count")
     p.add_argument("--results", default="out/share.jsonl", help="file that legs are appended to")
     p.add_argument("--report", action="store_true", help="measure nothing, show what was measured")

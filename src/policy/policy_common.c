@@ -135,3 +135,12 @@ zi_policy_shares_next(const zi_policy_shares *s, const zi_view *v)
     }
     return best;
 }
+
+void
+zi_policy_note_gap(uint64_t *known_ns, uint64_t gap_ns, uint64_t most_ns)
+{
+    uint64_t known = *known_ns;
+
+    if (gap_ns > 2 * most_ns) gap_ns = 2 * most_ns;
+    *known_ns = gap_ns >= known ? gap_ns : known - (known - gap_ns) / 8;
+}

@@ -43,4 +43,9 @@ size_t zi_policy_shares_next(const zi_policy_shares *s, const zi_view *v);
 /* Not in the table: runs others in turn (relay.c). */
 extern const zi_policy_ops zi_policy_relay;
 
+/* From a step's end to asking again: a longer gap counts at once, as who pauses now and then would be
+ * waited for in vain, but for no more than twice `most_ns`, beyond which nobody is waited for, so that a
+ * single long one is forgotten after half a dozen steps. */
+void zi_policy_note_gap(uint64_t *known_ns, uint64_t gap_ns, uint64_t most_ns);
+
 #endif /* ZI_POLICY_COMMON_H */

@@ -10,14 +10,14 @@
  */
 #include "policy/policy_common.h"
 
-#define GRACE_NS 300000u  /* 0.3 ms: below the cost of a switch            */
 #define GAP_NS   5000000u /* jobs that take longer to ask again lose their turn */
+#define GRACE_NS 300000u  /* 0.3 ms: below the cost of a switch            */
 
 typedef struct temporal {
     zi_policy_shares shares;
     zi_job_id        last; /* whose step ended last */
     uint64_t         last_ns;
-    uint64_t         gap_ns[ZI_LEDGER_JOBS_MAX]; /* longest of late, see note_gap */
+    uint64_t         gap_ns[ZI_LEDGER_JOBS_MAX]; /* longest of late */
 } temporal;
 
 static zico_status
@@ -36,17 +36,6 @@ grace_until(const temporal *t)
 {
     uint64_t gap = t->last == ZI_JOB_NONE ? 0 : t->gap_ns[t->last];
     return gap < GAP_NS ? t->last_ns + GRACE_NS + gap + gap / 2 : t->last_ns;
-}
-
-/* From a step's end to asking again: a longer gap counts at once, and a single long one is
- * forgotten after half a dozen steps. */
-static void
-note_gap(temporal *t, zi_job_id job, uint64_t gap_ns)
-{
-    uint64_t *known = &t->gap_ns[job];
-
-    if (gap_ns > 2 * GAP_NS) gap_ns = 2 * GAP_NS;
-    *known = gap_ns >= *known ? gap_ns : *known - (*known - gap_ns) / 8;
 }
 
 /* Is the job that just ended a step about to ask again, and before all others in turn? */
@@ -83,7 +72,7 @@ temporal_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out
         t->gap_ns[v->job[ev->job].id] = 0; /* the number may have been another's */
     }
     if (ev->kind == ZI_EVENT_STEP_ASK && v->job[ev->job].id == t->last)
-        note_gap(t, t->last, ev->now_ns - t->last_ns);
+        zi_policy_note_gap(&t->gap_ns[t->last], ev->now_ns - t->last_ns, GAP_NS);
     if (ev->kind == ZI_EVENT_STEP_END) {
         const zi_job_view *j = &v->job[ev->job];
         zi_policy_shares_use(&t->shares, j, ev->now_ns - j->began_ns);

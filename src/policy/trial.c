@@ -4,13 +4,15 @@
 #include "policy/policy_common.h"
 #include "policy/sweep.h"
 
+#include <math.h>
 #include <string.h>
 
 #define EPOCH       5.0  /* longest steps: how long sharing, or taking turns, is tried  */
 #define SETTLE      1.0  /* ... after so many, if it was the other way before          */
 #define SURE_RATE   1.10 /* of turns: sharing that does so much is not in doubt          */
 #define WORTH       0.99 /* of turns: what sharing must do; less is within the noise   */
-#define TRIAL       4u   /* epochs, half of them of sharing and half of turns           */
+#define TRIAL       12u  /* epochs at most, half of them of sharing and half of turns   */
+#define DOUBT       0.10 /* after two; less is told apart the longer it is tried        */
 #define EPOCHS_MIN  8u   /* what did more goes on for so many before the next one       */
 #define EPOCHS_MAX  64u  /* ... doubled each time that it is confirmed, at most         */
 #define EPOCHS_SURE 32u  /* ... for so many                                            */
@@ -130,12 +132,15 @@ judge_epoch(const look *l, double rate)
         if (--t->n_left == 0) begin_trial(t);
         return;
     }
-    double shared = rate_of(t, l->v, false, true), turns = rate_of(t, l->v, true, true);
-    bool   clear = shared >= SURE_RATE * turns || turns >= SURE_RATE * shared;
-    if (++t->n_tried % 2)
+    if (++t->n_tried % 2) {
         t->turns = !t->turns; /* one, the other twice, the one again: drift cancels out */
-    else if (t->n_tried == TRIAL || clear)
-        go_on_with(t, turns * WORTH >= shared, clear);
+        return;
+    }
+    double shared = rate_of(t, l->v, false, true), turns = rate_of(t, l->v, true, true);
+    double sure = 1 + DOUBT / sqrt(t->n_tried / 2.0);
+    bool   told_apart = shared >= sure * turns || turns >= sure * shared;
+    bool   clear = shared >= SURE_RATE * turns || turns >= SURE_RATE * shared;
+    if (t->n_tried == TRIAL || told_apart) go_on_with(t, turns * WORTH >= shared, clear);
 }
 
 /* After a change steps that began in the other way end first, and a command's threads are as many as

@@ -1,8 +1,9 @@
 /* policy/trial.h -- is more done side by side or in turn?
  *
  * MEASURED Work done per time, in solo time, epoch by epoch (five of the longest steps, after one to
- *          settle), for sharing and for taking turns, twice each and next to each other, as machines are
- *          faster at one time than at another.  Steps are counted, and weighed by what a step takes
+ *          settle), for sharing and for taking turns, next to each other, as machines are faster at one
+ *          time than at another; once each where there is no doubt, up to six times where the two
+ *          are so much alike that trying costs nothing.  Steps are counted, and weighed by what a step takes
  *          alone only when the two are compared, as that becomes known better all the while.
  * CHOSEN   Turns, if they did 1 % more, else sharing goes on for 8, 16, ... 64 epochs until the next
  *          trial; four times as many as before if there was no doubt.  Sharing that does a tenth more

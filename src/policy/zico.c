@@ -85,7 +85,7 @@
 typedef struct account {
     double   lag_ns;  /* > 0: behind its temporal share */
     uint64_t idle_ns; /* when its last step ended       */
-    uint64_t gap_ns;  /* from a step's end to the next asking, smoothed */
+    uint64_t gap_ns;  /* from a step's end to the next asking, longest of late */
     uint64_t n_mispredicted;
     uint64_t best_ns; /* of its first steps, alone */
     uint32_t n_steps; /* ended */
@@ -760,14 +760,6 @@ note_warmth(account *a, const zi_job_view *j)
     if (a->best_ns == 0 || net < a->best_ns) a->best_ns = net;
 }
 
-/* How soon after a step does it ask again?  One long pause, say to evaluate, tells little. */
-static void
-note_gap(account *a, uint64_t now_ns)
-{
-    uint64_t gap = now_ns - a->idle_ns;
-    a->gap_ns = (3 * a->gap_ns + (gap < 2 * GAP_NS ? gap : 2 * GAP_NS)) / 4;
-}
-
 static void
 step_ended(zico *z, const zi_job_view *j)
 {
@@ -822,8 +814,10 @@ zico_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
         zi_trial_begin(&z->trial, v->budget_bytes);
     if (ev->kind == ZI_EVENT_STEP_BEGAN) note_company(z, v, ev->job);
     if (ev->kind == ZI_EVENT_LEASE_ASK) return;
-    if (ev->kind == ZI_EVENT_STEP_ASK && z->job[v->job[ev->job].id].idle_ns)
-        note_gap(&z->job[v->job[ev->job].id], ev->now_ns);
+    if (ev->kind == ZI_EVENT_STEP_ASK && z->job[v->job[ev->job].id].idle_ns) {
+        account *a = &z->job[v->job[ev->job].id];
+        zi_policy_note_gap(&a->gap_ns, ev->now_ns - a->idle_ns, GAP_NS);
+    }
     if (ev->kind == ZI_EVENT_REGION && (ev->delta_bytes > 0 || !somebody_asks(v))) {
         zi_policy_divide_cores(v, SIZE_MAX, 0, out);
         return;
