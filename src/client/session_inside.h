@@ -143,7 +143,7 @@ struct zi_session {
     bool              raising;          /* a RAISE flies: one at a time */
     zi_tide           tide;
 
-    _Atomic unsigned    cores; /* told last; read by kernels without the lock */
+    _Atomic unsigned    cores;      /* told last; read by kernels without the lock */
     _Atomic unsigned    first_core; /* likewise */
     uint64_t            budget_bytes;
     uint64_t            told_limit; /* by zi_session_limit; 0: nobody plans by it */
