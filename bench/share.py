@@ -35,7 +35,6 @@ import json
 import multiprocessing
 import math
 import os
-import re
 import shutil
 import signal
 import statistics
@@ -45,6 +44,7 @@ import tempfile
 import threading
 import time
 
+import best_schedule
 import distance
 
 BUILD = os.environ.get("ZI_BUILD_DIR", "build/release")
@@ -92,6 +92,7 @@ NEAR = 130  # nanoseconds from one core to the other and back, if they share a c
 SETTLE = 0.8  # seconds of each leg that are not counted: steps of the leg before end, and data was fetched meanwhile
 T95 = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10, 2.09,
        2.09, 2.08, 2.07, 2.07, 2.06, 2.06, 2.06, 2.05, 2.05, 2.05, 2.04]  # Student's t, by degrees of freedom
+WAITS = 0.05  # seconds from step to step: who takes longer waits for data, which its loader prepares meanwhile
 JUDGED = 1.15  # gains are judged on mixes that gain so much without a limit
 QUIET = 0.15  # cores that others may use while we measure
 
@@ -542,21 +543,6 @@ def switching(windows):
 
 # -- static offsets ------------------------------------------------------------------------------
 
-def read_tide(path):
-    """(length, [(time, height)]) of a tide's text."""
-    points, height, length = [], 0, 0
-    with open(path, encoding="ascii") as f:
-        for line in f:
-            m = re.match(r"([+-])(\d+)([KMG]?) @(\d+)ns", line)
-            if m:
-                size = int(m[2]) << {"": 0, "K": 10, "M": 20, "G": 30}[m[3]]
-                height += size if m[1] == "+" else -size
-                points.append((int(m[4]), height))
-            elif "length=" in line:
-                length = int(re.search(r"length=(\d+)ns", line)[1])
-    return length, points
-
-
 def curve(tide, n, repeats):
     """Heights on a grid of n, with so many steps in it."""
     length, points = tide
@@ -575,7 +561,7 @@ def curve(tide, n, repeats):
 
 def best_offset(solo, names):
     """Smallest peak of two jobs in lockstep over all offsets, as a part of the sum of peaks."""
-    tides = [read_tide(solo[n]["tide"][0]) for n in names]
+    tides = [best_schedule.read_tide(solo[n]["tide"][0]) for n in names]
     longest = max(t[0] for t in tides)
     n = 360
     heights = [curve(t, n, max(1, round(longest / t[0]))) for t in tides]
@@ -606,6 +592,12 @@ def show_offsets(solo, names, found):
     least, best = smallest_budget(found), best_offset(solo, names)
     print(f"  best static offset: {best:.2f} of the sum of peaks; zico within 3 % of no limit: "
           + (f"{least:.2f}" if least else "at no budget measured"))
+    gain = found["spatial"]["progress"][0]
+    if gain > 1.02:
+        tides, fixed = zip(*((best_schedule.read_tide(solo[n]["tide"][0]), solo[n]["fixed"]) for n in names))
+        total = sum_of_peaks(solo, names)
+        print("  the best schedule of all would keep, of the gain: " + ", ".join(
+            f"{best_schedule.kept(tides, fixed, total * b // 100, gain):.2f} at {b} %" for b in BUDGETS[1:]))
 
 
 # -- the simulator -------------------------------------------------------------------------------
@@ -625,7 +617,8 @@ def simulate(solo, names, found, total, seconds=120):
     for i, n in enumerate(names):
         speed = min(1.0, found["spatial"]["per_job"][i] / min(cores, len(names)))
         lines += [f"  - name: {n}", f"    tide: {os.path.abspath(solo[n]['tide'][0])}",
-                  f"    fixed: {solo[n]['fixed']}", "    noise: 0.03", f"    gap: {solo[n]['gap_s']:.4f}",
+                  f"    fixed: {solo[n]['fixed']}", "    noise: 0.03",
+                  f"    every: {1 / solo[n]['rate']:.4f}" if solo[n]["gap_s"] > WAITS else f"    gap: {solo[n]['gap_s']:.4f}",
                   f"    scaling: {max(0.01, -math.log(speed) / math.log(cores)):.3f}"]
     with tempfile.NamedTemporaryFile("w", suffix=".yaml", delete=False) as f:
         f.write("\n".join(lines) + "\n")

@@ -26,6 +26,7 @@ static const cyaml_schema_field_t job_fields[] = {
     ZI_YAML_WORD("weight", zi_mix_entry, weight),
     ZI_YAML_WORD("scaling", zi_mix_entry, scaling),
     ZI_YAML_WORD("gap", zi_mix_entry, gap),
+    ZI_YAML_WORD("every", zi_mix_entry, every),
     ZI_YAML_WORD("noise", zi_mix_entry, noise),
     ZI_YAML_WORD("warm", zi_mix_entry, warm),
     ZI_YAML_WORD("burst", zi_mix_entry, burst),
@@ -131,6 +132,7 @@ understand_job(zi_yaml *y, const zi_mix_entry *e, zi_sim_job *ret_job)
     zi_yaml_check(y, "burst", e->burst, 0, 1, &burst);
     zi_yaml_check(y, "steps", e->steps, 1, 1e15, &steps);
     zi_yaml_seconds(y, "gap", e->gap, &ret_job->gap_ns);
+    zi_yaml_seconds(y, "every", e->every, &ret_job->every_ns);
     zi_yaml_seconds(y, "arrive", e->arrive, &ret_job->arrive_ns);
     if (e->native && strcmp(e->native, "yes") && strcmp(e->native, "no"))
         zi_yaml_blame(y, "native", e->native, 0, "'%s' is neither yes nor no", e->native);

@@ -4,15 +4,15 @@
 #include "policy/policy_common.h"
 #include "policy/sweep.h"
 
-#include <math.h>
 #include <string.h>
 
 #define EPOCH       5.0  /* longest steps: how long sharing, or taking turns, is tried  */
 #define SETTLE      1.0  /* ... after so many, if it was the other way before          */
 #define SURE_RATE   1.10 /* of turns: sharing that does so much is not in doubt          */
 #define WORTH       0.99 /* of turns: what sharing must do; less is within the noise   */
-#define TRIAL       12u  /* epochs at most, half of them of sharing and half of turns   */
-#define DOUBT       0.10 /* after two; less is told apart the longer it is tried        */
+#define TRIAL       4u   /* epochs, half of them of sharing and half of turns           */
+#define PRESUMED    1.03 /* of turns: sharing, before anything was tried                */
+#define MEMORY      4u   /* trials that what is believed is the mean of, about          */
 #define EPOCHS_MIN  8u   /* what did more goes on for so many before the next one       */
 #define EPOCHS_MAX  64u  /* ... doubled each time that it is confirmed, at most         */
 #define EPOCHS_SURE 32u  /* ... for so many                                            */
@@ -29,6 +29,7 @@ zi_trial_begin(zi_trial *t, uint64_t budget_bytes)
 {
     memset(t, 0, sizeof *t);
     t->n_next = EPOCHS_MIN;
+    t->ratio = PRESUMED;
     t->budget_bytes = budget_bytes;
 }
 
@@ -77,6 +78,17 @@ begin_epoch(const look *l)
     l->t->from_ns = l->now_ns;
     for (size_t i = 0; i < l->v->n_jobs; i++)
         l->t->job[l->v->job[i].id].done = -part_done(&l->v->job[i]);
+}
+
+/* One trial is a few steps, and noisy: what is believed is the mean of some.  A clear one may be a
+ * machine that has changed, and counts for half at least. */
+static void
+believe(zi_trial *t, double shared, double turns, bool clear)
+{
+    if (t->n_trials < MEMORY - 1) t->n_trials++;
+    double part = 1.0 / (t->n_trials + 1);
+    if (clear && part < 0.5) part = 0.5;
+    if (turns > 0) t->ratio += part * (shared / turns - t->ratio);
 }
 
 static void
@@ -137,10 +149,11 @@ judge_epoch(const look *l, double rate)
         return;
     }
     double shared = rate_of(t, l->v, false, true), turns = rate_of(t, l->v, true, true);
-    double sure = 1 + DOUBT / sqrt(t->n_tried / 2.0);
-    bool   told_apart = shared >= sure * turns || turns >= sure * shared;
     bool   clear = shared >= SURE_RATE * turns || turns >= SURE_RATE * shared;
-    if (t->n_tried == TRIAL || told_apart) go_on_with(t, turns * WORTH >= shared, clear);
+    if (t->n_tried == TRIAL || clear) {
+        believe(t, shared, turns, clear);
+        go_on_with(t, t->ratio <= WORTH, clear);
+    }
 }
 
 /* After a change steps that began in the other way end first, and a command's threads are as many as

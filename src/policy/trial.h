@@ -2,10 +2,10 @@
  *
  * MEASURED Work done per time, in solo time, epoch by epoch (five of the longest steps, after one to
  *          settle), for sharing and for taking turns, next to each other, as machines are faster at one
- *          time than at another; once each where there is no doubt, up to six times where the two
- *          are so much alike that trying costs nothing.  Steps are counted, and weighed by what a step takes
+ *          time than at another; once each where there is no doubt, else twice.  Steps are counted, and weighed by what a step takes
  *          alone only when the two are compared, as that becomes known better all the while.
- * CHOSEN   Turns, if they did 1 % more, else sharing goes on for 8, 16, ... 64 epochs until the next
+ * CHOSEN   Turns, if they did 1 % more in the mean of the last trials (before the first one, sharing is
+ *          held to do 3 % more), else sharing goes on for 8, 16, ... 64 epochs until the next
  *          trial; four times as many as before if there was no doubt.  Sharing that does a tenth more
  *          than turns did goes on for 32 epochs; then turns are tried all the same, as machines
  *          change (a virtual one's cores move) and nobody is seen alone while all share.
@@ -35,6 +35,8 @@ typedef struct zi_trial {
     uint32_t n_tried;      /* ... with so many epochs so far                         */
     uint32_t n_next;       /* ... after the next trial that confirms it              */
     uint32_t n_sharing;    /* epochs since turns were taken                         */
+    uint32_t n_trials;     /* that `ratio` is the mean of, about                    */
+    double   ratio;        /* what sharing does over what turns do, as is believed    */
     zi_tried job[ZI_LEDGER_JOBS_MAX];
 } zi_trial;
 

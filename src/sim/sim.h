@@ -38,7 +38,8 @@ typedef struct zi_sim_job {
     uint32_t      weight_milli; /* 0: 1000                                            */
     uint64_t      n_steps;      /* then it leaves; 0: goes on to the horizon          */
     uint64_t      arrive_ns;
-    uint64_t      gap_ns; /* between two steps, on its own (input data)               */
+    uint64_t      gap_ns; /* between two steps, on its own                            */
+    uint64_t every_ns; /* its data comes no sooner than so long after it took the last */
 
     double   scaling;                     /* see CORES; 0 with no table: 0.7     */
     double   speed[ZI_SIM_CORES_MAX + 1]; /* [c]; all 0: no table                */

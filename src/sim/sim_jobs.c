@@ -307,6 +307,8 @@ finish_step(zi_sim *s, zi_sim_actor *a)
         return;
     }
     a->wake_ns = s->now_ns + a->spec->gap_ns;
+    uint64_t data_ns = a->asked_ns + a->spec->every_ns;
+    if (data_ns > a->wake_ns) a->wake_ns = data_ns;
 }
 
 /* Begins to move everything out, at a boundary. */

@@ -335,6 +335,31 @@ waits_for_data(void **state)
     }
 }
 
+/* A job of 120 ms a step whose loader prepares a batch every 300 ms, beside one that computes all the time: it
+ * makes its 3.3 steps a second whether it has both cores or one, so that what it leaves is the other's,
+ * and under zico the other makes more of it than in turns, at 65 % too. */
+static void
+loader_beside_another(void **state)
+{
+    mix m = {0};
+
+    (void)state;
+    add_job(&m, ZI_SIM_BEEFY, 300 * MB, 120 * MS);
+    add_job(&m, ZI_SIM_TRIANGLE, 300 * MB, 200 * MS);
+    set_scaling(&m, (const double[]){0.8, 0.5});
+    m.job[0].every_ns = 300 * MS;
+    outcome t = run(&m, "temporal", 2.0, 60, 1);
+    for (double part = 2.0; part > 0.5; part -= 1.35) {
+        outcome z = run(&m, "zico", part, 60, 1);
+        print_message("loader beside another at %.2f: %.2f and %.2f steps/s, in turns "
+                      "%.2f and %.2f\n",
+                      part, (double)z.per[0].n_steps / 60, (double)z.per[1].n_steps / 60,
+                      (double)t.per[0].n_steps / 60, (double)t.per[1].n_steps / 60);
+        assert_in_range(z.per[0].n_steps, 190, 200);
+        assert_true(z.job[1] >= 1.05 * t.job[1]);
+    }
+}
+
 /* Three that pause between steps, for 40, 70 and 20 ms.  The first needs both cores; whenever it pauses
  * the two others could begin, run well beside each other, and leave it none.  It gets its share. */
 static void
@@ -421,11 +446,17 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(long_and_short),    cmocka_unit_test(sharing_that_does_not_pay),
-        cmocka_unit_test(cores_that_move),   cmocka_unit_test(slow_first_steps),
-        cmocka_unit_test(waits_for_data),    cmocka_unit_test(pauses_between_steps),
-        cmocka_unit_test(relay_of_two),      cmocka_unit_test(relay_of_nobody),
-        cmocka_unit_test(random_mixes),      cmocka_unit_test(who_beside_whom),
+        cmocka_unit_test(long_and_short),
+        cmocka_unit_test(sharing_that_does_not_pay),
+        cmocka_unit_test(cores_that_move),
+        cmocka_unit_test(slow_first_steps),
+        cmocka_unit_test(waits_for_data),
+        cmocka_unit_test(pauses_between_steps),
+        cmocka_unit_test(loader_beside_another),
+        cmocka_unit_test(relay_of_two),
+        cmocka_unit_test(relay_of_nobody),
+        cmocka_unit_test(random_mixes),
+        cmocka_unit_test(who_beside_whom),
         cmocka_unit_test(cores_that_wander),
     };
     return t_main(tests);
