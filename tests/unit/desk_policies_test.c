@@ -434,6 +434,26 @@ cores_of_its_own(void **state)
     close_office(&o);
 }
 
+/* Whoever ticks waits for nothing any more, though the tick came for another reason and sooner than what
+ * the policy wants to be woken for: that is told again, or nobody would ever begin. */
+static void
+next_wake_is_told_at_each_tick(void **state)
+{
+    office o;
+
+    (void)state;
+    open_office(&o, "relay:temporal/4@0:2", 32);
+    (void)join_as(&o, (zi_job_spec){0});
+    assert_int_equal(4 * S, o.wake);
+    for (o.now = 2 * S; o.now < 4 * S; o.now += S) {
+        o.wake = 0;
+        expect_ok(zi_desk_tick(o.d, o.now));
+        listen(&o);
+        assert_int_equal(4 * S, o.wake);
+    }
+    close_office(&o);
+}
+
 int
 main(void)
 {
@@ -451,6 +471,7 @@ main(void)
         cmocka_unit_test(commands_grow_alone),
         cmocka_unit_test(commands_follow_cores),
         cmocka_unit_test(kept_memory_is_recalled),
+        cmocka_unit_test(next_wake_is_told_at_each_tick),
     };
     return t_main(tests);
 }
