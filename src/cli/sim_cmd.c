@@ -63,7 +63,8 @@ static const char about[] =
     "      count: 2           # so many of these\n"
     "Further keys of a job: weight, scaling (0.7: with c of n cores a step runs at\n"
     "(c/n)^0.7), gap (seconds between steps), every (seconds from one batch of its\n"
-    "data to the next, which a loader prepares meanwhile), noise (0.05: steps vary by 5 %),\n"
+    "data to the next, which a loader prepares meanwhile), noise (0.05: steps vary by 5 "
+    "%),\n"
     "warm (3: the first step takes three times as long),\n"
     "burst (chance that a step takes a quarter more), arrive (seconds), steps,\n"
     "native (no: follows its cores only from step to step).";

@@ -221,7 +221,8 @@ set_timer(zi_desk *d)
     uint64_t ladder = zi_desk_ladder_wake(d);
     if (ladder < wake) wake = ladder;
     if (wake == ZI_NEVER || zi_desk_reserve(d) < 0) return;
-    if (d->told_wake_ns > d->now_ns && d->told_wake_ns <= wake) return; /* is waited for */
+    if (d->told_wake_ns > d->now_ns && d->told_wake_ns <= wake)
+        return; /* is waited for */
     d->told_wake_ns = wake;
     zi_desk_emit(d,
                  &(zi_effect){.kind = ZI_EFFECT_WAKE_AT,
@@ -261,7 +262,8 @@ zi_desk_tick(zi_desk *d, uint64_t now_ns)
 {
     zi_job_id hung = d->hung;
 
-    d->told_wake_ns = ZI_NEVER; /* whoever calls has used it up, and maybe a later one with it */
+    d->told_wake_ns =
+        ZI_NEVER; /* whoever calls has used it up, and maybe a later one with it */
     zi_desk_now(d, now_ns);
     zi_desk_refresh(d);
     if (d->policy_wake_ns <= now_ns || d->hung != hung) {
