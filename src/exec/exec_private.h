@@ -44,8 +44,7 @@ typedef struct exec_piece {
     uint32_t begin, end;           /* acts */
     uint32_t first_open, n_open;   /* slots in e->open_at  */
     uint32_t first_close, n_close; /* slots in e->close_at */
-    uint32_t
-        lead; /* 2 .. EXEC_LEAD: pieces under way, with it, when its slots are opened */
+    uint32_t lead; /* 1 .. EXEC_LEAD: pieces under way, with it, when it is issued */
 } exec_piece;
 
 struct exec_run;

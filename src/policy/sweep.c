@@ -120,7 +120,7 @@ open_runner(walk *w, const zi_job_view *j)
     if (predictable(j) && is_on_tide(j, w->height)) {
         w->tide = j->tide;
         w->pos_ns = position(j, w->next);
-        w->above = j->above_bytes;
+        w->above = j->above_bytes; /* and within this stair it may come to its height */
         w->use = (w->height > w->use ? w->height : w->use) + w->above;
     } else if (j->claim_bytes > w->use) {
         w->use = j->claim_bytes;
