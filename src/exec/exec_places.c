@@ -1,9 +1,9 @@
 /* exec_places.c -- inside a broker each thread of a job's team has a core of its own.
  *
- * WHY      The kernel may wake a team's worker on the core of the very thread that waits for it.  Each of the two
- *          then spins through its slice at every barrier: a step of some thousand short kernels takes
- *          seconds instead of 0.2 s, until something makes the kernel move one of them.  And a job that has one core
- *          beside another should not wander onto the other's.
+ * WHY      Left to the kernel, steps of some thousand short kernels took seconds now and then instead of
+ *          0.2 s, and none since: presumably a team's worker was woken on the core of the very thread that
+ *          waits for it, and each of the two spun through its slice at every barrier.  And a job that has
+ *          one core beside another should not wander onto the other's.
  * HOW      Before a kernel, by the thread that runs it, if the broker has named other cores than
  *          before: that thread stays where it is if it may, the others take the rest in order.
  * MANNERS  Only threads of our own are moved.  OMP_PROC_BIND, OMP_PLACES and GOMP_CPU_AFFINITY are the user's
@@ -37,8 +37,9 @@ exec_places_open(zi_exec *e)
         if (CPU_ISSET(c, &mine)) p->cpu[p->n_all++] = c;
 }
 
-unsigned
-exec_place_of(unsigned k, unsigned first, unsigned lead)
+/* The core of the team's k-th thread of those from `first` on, where its 0th has `lead`. */
+static unsigned
+place_of(unsigned k, unsigned first, unsigned lead)
 {
     if (k == 0) return lead;
     unsigned at = first + k - 1;
@@ -72,7 +73,7 @@ exec_places_keep(zi_exec *e, unsigned n_threads)
     {
         unsigned k = (unsigned)omp_get_thread_num();
         if (n_threads == n)
-            put_self(p, exec_place_of(k, first, p->lead), 1);
+            put_self(p, place_of(k, first, p->lead), 1);
         else
             put_self(p, first, n);
     }

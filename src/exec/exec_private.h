@@ -203,8 +203,6 @@ zico_status exec_rescue(zi_exec *e, exec_run *r, const exec_piece *at);
 /* exec_places.c */
 void exec_places_open(zi_exec *e);
 void exec_places_keep(zi_exec *e, unsigned n_threads); /* before a kernel */
-/* The core of the team's k-th thread of those from `first` on, where its 0th has `lead`. */
-unsigned exec_place_of(unsigned k, unsigned first, unsigned lead);
 
 /* exec_run.c */
 zi_work_fn exec_run_piece, exec_run_copy;

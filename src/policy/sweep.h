@@ -11,6 +11,8 @@
  * CLOCK     Tides run on solo time, and so does time since the last event (desk_pace.c).  When cores
  *           are divided evenly all jobs are slowed alike, so the order of events, which is all that
  *           counts here, stays the same.
+ * ABOVE     What the banker keeps beyond the tide of a job that falls is added to it here, too: a step that
+ *           begins is not held up in its middle.
  * RESERVE   A running job without a tide, whose steps do not repeat, or who is not on its tide (it
  *           holds far more or less than foreseen), holds its claim to the end; so does a starter of that kind from the beginning.
  */
