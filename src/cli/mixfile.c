@@ -122,7 +122,7 @@ understand_job(zi_yaml *y, const zi_mix_entry *e, zi_sim_job *ret_job)
 {
     double weight = 1, scaling = 0, noise = 0, warm = 1, burst = 0, steps = 0;
 
-    *ret_job = (zi_sim_job){.native = true, .n_ahead = 1};
+    *ret_job = (zi_sim_job){.native = true};
     find_tide(y, e, &ret_job->tide);
     zi_yaml_size(y, "fixed", e->fixed, &ret_job->fixed_bytes);
     zi_yaml_check(y, "weight", e->weight, 0.001, 1000, &weight);
@@ -137,6 +137,7 @@ understand_job(zi_yaml *y, const zi_mix_entry *e, zi_sim_job *ret_job)
     if (e->native && strcmp(e->native, "yes") && strcmp(e->native, "no"))
         zi_yaml_blame(y, "native", e->native, 0, "'%s' is neither yes nor no", e->native);
     ret_job->native = !e->native || !strcmp(e->native, "yes");
+    ret_job->n_ahead = ret_job->native ? 0 : 1; /* as a command's arena does (client) */
     ret_job->can_suspend = ret_job->native;
     ret_job->weight_milli = (uint32_t)(weight * 1000 + 0.5);
     ret_job->scaling = scaling;

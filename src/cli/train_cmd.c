@@ -21,8 +21,8 @@ typedef struct train_words {
     zi_data_words data;
     const char   *optimizer, *decay, *save, *resume, *trace, *planner, *socket, *budget,
         *tier;
-    uint64_t batch, steps, warmup, decay_every, threads, loaders, pause, seed, every,
-        eval;
+    uint64_t batch, steps, warmup, decay_every, threads, loaders, prefetch, pause, seed,
+        every, eval;
     double epochs, lr, decay_factor, weight_decay, momentum, clip;
     bool   json, watch, quiet;
 } train_words;
@@ -98,6 +98,7 @@ read_options(const train_words *w, const char *net, zi_run_options *o)
     if (w->batch > 1u << 20) return complain("--batch is too large", NULL);
     if (w->threads > 4096 || w->loaders > 16)
         return complain("--threads or --loaders is too large", NULL);
+    if (w->prefetch > 64) return complain("--prefetch is too large", NULL);
     if (w->pause > 60000) return complain("--loader-pause is too large", NULL);
     if (zi_data_words_read(&w->data, "train", true, w->seed, &o->data) < 0)
         return ZI_EXIT_USAGE;
@@ -107,6 +108,7 @@ read_options(const train_words *w, const char *net, zi_run_options *o)
     o->epochs = w->epochs;
     o->n_threads = (unsigned)w->threads;
     o->loader_threads = (unsigned)w->loaders;
+    o->loader_ahead = (unsigned)w->prefetch;
     o->loader_pause_ms = (unsigned)w->pause;
     o->seed = w->seed;
     o->save = w->save;
@@ -224,6 +226,8 @@ zi_cmd_train(int argc, char **argv)
         {"clip", ZI_ARG_REAL, &w.clip, "NORM", "clip the gradients' norm"},
         {"threads", ZI_ARG_U64, &w.threads, "N", "compute threads (all cores)"},
         {"loaders", ZI_ARG_U64, &w.loaders, "N", "threads that prepare batches (1)"},
+        {"prefetch", ZI_ARG_U64, &w.prefetch, "N",
+         "batches prepared ahead, the one in use among them (4)"},
         {"loader-pause", ZI_ARG_U64, &w.pause, "MS",
          "each batch takes so much longer, as from a slow disk"},
         {"seed", ZI_ARG_U64, &w.seed, "N",

@@ -162,7 +162,7 @@ zi_desk_sink_claim(zi_desk *d, zi_job_id job)
     if (claim >= j->step_claim_bytes) return;
     j->step_claim_bytes = claim;
     j->sunk = true;
-    d->table_fresh = false;
+    d->fresh = d->table_fresh = false;
 }
 
 void
@@ -234,7 +234,11 @@ note_remarkable(zi_desk *d, const zi_job_view *v)
                   v->asked_ns < zi_desk_view_of(d, d->learner_asking)->asked_ns))
             d->learner_asking = v->id;
     }
-    if (zi_desk_hang_due(d, v->id) < d->now_ns) d->hung = v->id;
+    uint64_t due = zi_desk_hang_due(d, v->id);
+    if (due < d->now_ns)
+        d->hung = v->id;
+    else if (due < d->hang_due_ns)
+        d->hang_due_ns = due;
     if (j->in_step && (d->biggest == ZI_JOB_NONE ||
                        v->step_bytes > zi_desk_view_of(d, d->biggest)->step_bytes))
         d->biggest = v->id;
@@ -301,6 +305,14 @@ claim_no_more_than_there_is(zi_desk *d, zi_job_id job)
 }
 
 void
+zi_desk_note_requests(zi_desk *d)
+{
+    d->view.n_requests = zi_ledger_n_requests(d->ledger);
+    d->view.request = zi_ledger_request(d->ledger, 0);
+    d->table_fresh = false; /* who waits for too much is stuck */
+}
+
+void
 zi_desk_refresh(zi_desk *d)
 {
     zi_ledger_totals sum;
@@ -310,6 +322,7 @@ zi_desk_refresh(zi_desk *d)
     d->budget_bytes = sum.budget_bytes;
     d->free_bytes = sum.free_bytes;
     d->learner_in_step = d->learner_asking = d->hung = d->biggest = ZI_JOB_NONE;
+    d->hang_due_ns = ZI_NEVER;
     for (size_t i = 0; i < d->n_jobs; i++) {
         copy_held(d, &d->job[i]);
         note_remarkable(d, &d->job[i]);
@@ -324,17 +337,15 @@ zi_desk_refresh(zi_desk *d)
     d->view.budget_bytes = sum.target_bytes;
     d->view.free_bytes = sum.free_bytes;
     d->view.n_jobs = d->n_jobs;
-    d->view.n_requests = zi_ledger_n_requests(d->ledger);
-    d->view.request = zi_ledger_request(d->ledger, 0);
-    d->table_fresh = false;
+    zi_desk_note_requests(d);
     d->fresh = true;
 }
 
-/* Of all that a refresh brings up to date. */
+/* Of all that a refresh brings up to date, and of the banker's tables. */
 static uint64_t
-digest(const zi_desk *d)
+digest(zi_desk *d)
 {
-    uint64_t sum = d->permanent_bytes + 3 * d->need_most_bytes + 5 * d->spare_bytes +
+    uint64_t sum = 37 * zi_desk_slack(d) + 41 * d->somebody_stuck + d->permanent_bytes + 3 * d->need_most_bytes + 5 * d->spare_bytes +
                    7 * d->n_in_step + 11 * d->biggest + 13 * d->hung +
                    17 * d->learner_in_step + 19 * d->learner_asking +
                    23 * d->view.n_requests + 29 * d->view.free_bytes;

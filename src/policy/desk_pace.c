@@ -30,6 +30,7 @@ zi_desk_now(zi_desk *d, uint64_t now_ns)
     size_t n_at_work = 0;
 
     d->now_ns = now_ns;
+    if (now_ns > d->hang_due_ns) d->fresh = false;
     if (passed == 0) return;
     for (size_t i = 0; i < d->n_jobs; i++) n_at_work += is_at_work(d, &d->job[i]);
     for (size_t i = 0; i < d->n_jobs && n_at_work > 0; i++) {

@@ -146,6 +146,7 @@ struct zi_desk {
     bool            table_fresh;
     uint64_t        n_in_turn; /* steps since two were inside one at a time */
     bool            fresh;     /* nothing has changed since zi_desk_refresh */
+    uint64_t        hang_due_ns; /* ... and nobody hangs before this passes    */
     zi_banker       table;     /* jobs inside a step that can go on by themselves */
     zi_banker_job   table_job[ZI_LEDGER_JOBS_MAX];
     zi_banker_entry table_entry[ZI_LEDGER_JOBS_MAX];
@@ -195,8 +196,10 @@ void zi_desk_place(zi_desk *d, const zi_job_view *v);
 /* -- desk_claims.c ----------------------------------------------------------------------- */
 /* Brings views and sums up to date with the ledger. */
 void zi_desk_refresh(zi_desk *d);
-/* The same where nothing may have changed since: while the desk settles, which marks what it changes. */
+/* The same where nothing may have changed since: who changes something marks it. */
 void zi_desk_refresh_if_stale(zi_desk *d);
+/* A request has come or gone; nothing else has changed. */
+void zi_desk_note_requests(zi_desk *d);
 /* Refreshes.  False: something had changed although nobody had marked it. */
 bool zi_desk_is_as_marked(zi_desk *d);
 bool zi_desk_is_learning(const zi_desk_row *j);
@@ -280,5 +283,8 @@ void zi_desk_post(zi_desk *d, zi_event_kind kind, zi_job_id job, int64_t delta_b
                   uint64_t value);
 /* After each call. */
 void zi_desk_settle(zi_desk *d);
+/* The same for a caller that has marked what it changed (`fresh`, `table_fresh`): leases and returns,
+ * of which there are dozens in a step. */
+void zi_desk_settle_marked(zi_desk *d);
 
 #endif /* ZI_POLICY_DESK_PRIVATE_H */

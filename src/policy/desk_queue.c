@@ -161,8 +161,9 @@ forget_wait(zi_desk *d, const zi_request *req)
 
 /* Inside a step: taken (+) or returned (-). */
 static void
-note_region(const zi_desk *d, zi_desk_row *j, zi_job_view *v, int64_t delta_bytes)
+note_region(zi_desk *d, zi_desk_row *j, zi_job_view *v, int64_t delta_bytes)
 {
+    if (d->hung == v->id) d->fresh = false; /* it has come to life */
     v->last_region_ns = d->now_ns;
     v->region_clock_ns = v->clock_ns;
     zi_tide_recorder_add(j->rec, v->clock_ns, delta_bytes);
@@ -179,7 +180,10 @@ note_grant(zi_desk *d, const zi_request *req, uint64_t size_bytes)
     if (req->hold == ZI_HOLD_PRIVATE) return;
     if (req->ahead) j->n_ahead += (uint32_t)(size_bytes / d->view.region_bytes);
     if (j->in_step && req->hold == ZI_HOLD_STEP) {
-        if (v->step_bytes > j->step_claim_bytes) j->step_claim_bytes = v->step_bytes;
+        if (v->step_bytes > j->step_claim_bytes) {
+            j->step_claim_bytes = v->step_bytes;
+            d->fresh = d->table_fresh = false;
+        }
         v->taken_bytes += size_bytes;
         note_region(d, j, v, (int64_t)size_bytes);
     }
@@ -350,6 +354,7 @@ note_reason(zi_desk *d, const zi_request *req, zi_reason reason, size_t place,
     if (!w->stalls && d->row[req->job].in_step && !req->ahead &&
         zi_desk_stalls_at(d, req) <= d->now_ns) {
         w->stalls = true;
+        d->fresh = false;
         zi_desk_post(d, ZI_EVENT_STALLED, req->job, 0, req->id);
     }
     w->reason = reason;
@@ -456,7 +461,7 @@ zi_desk_ask(zi_desk *d, const zi_request *asked, uint64_t now_ns)
     zi_desk_now(d, now_ns);
     st = zi_desk_reserve(d);
     if (st < 0) return st;
-    zi_desk_refresh(d);
+    zi_desk_refresh_if_stale(d);
     req.arrived_ns = now_ns;
     if (req.ahead) trim_ahead(d, &req);
     size = req.hold == ZI_HOLD_PRIVATE ? req.size_bytes
@@ -480,8 +485,10 @@ zi_desk_ask(zi_desk *d, const zi_request *asked, uint64_t now_ns)
         (zi_desk_wait){.id = id, .reason = ZI_REASON_MEMORY, .position = UINT32_MAX};
     j->n_waits++;
     zi_desk_note_wait(d, req.job);
+    zi_desk_note_requests(d);
+    if (j->returning || d->hung == req.job) d->fresh = false;
     zi_desk_post(d, ZI_EVENT_LEASE_ASK, req.job, 0, id);
-    zi_desk_settle(d);
+    zi_desk_settle_marked(d);
     return ZICO_OK;
 }
 
@@ -572,11 +579,14 @@ zi_desk_return(zi_desk *d, zi_job_id job, const zi_run *runs, size_t n_runs,
         note_region(d, j, v, -(int64_t)step);
         zi_desk_sink_claim(d, job);
     }
-    if (j->leaving) j->aside_bytes += step;
+    if (j->leaving && step > 0) {
+        j->aside_bytes += step;
+        d->fresh = false;
+    }
     uint32_t n = (uint32_t)((step + fixed) / d->view.region_bytes);
     j->n_ahead -= n < j->n_ahead ? n : j->n_ahead;
     zi_desk_post(d, ZI_EVENT_REGION, job, -(int64_t)(step + fixed), 0);
-    zi_desk_settle(d);
+    zi_desk_settle_marked(d);
     return ZICO_OK;
 }
 

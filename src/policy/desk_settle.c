@@ -234,27 +234,42 @@ set_timer(zi_desk *d)
 
 /* ----------------------------------------------------------------------------------------- */
 
+/* Up the ladder; whoever is moved out, called back or refused there changes everything. */
+static bool
+climb(zi_desk *d)
+{
+    size_t n_effects = d->n_effects;
+    bool   moved = zi_desk_climb(d);
+
+    if (moved || d->n_effects != n_effects) d->fresh = false;
+    return moved;
+}
+
 void
-zi_desk_settle(zi_desk *d)
+zi_desk_settle_marked(zi_desk *d)
 {
     bool moved = true;
 
-    d->fresh = false; /* whoever calls has changed something */
     for (int round = 0; moved && round < ROUNDS_MAX; round++) {
-        size_t n_effects = d->n_effects;
         moved = false;
         while (d->n_events > 0) moved |= dispatch(d);
         moved |= zi_desk_serve(d);
         moved |= zi_desk_apply_limits(d);
         if (d->n_events == 0) moved |= zi_desk_go_unasked(d);
         if (!moved) moved |= sink_budget(d);
-        if (!moved && d->n_events == 0) moved |= zi_desk_climb(d);
+        if (!moved && d->n_events == 0) moved |= climb(d);
         moved |= d->n_events > 0;
-        if (moved || d->n_effects != n_effects) d->fresh = false;
     }
     explain(d);
     set_timer(d);
     zi_assert_paranoid(zi_desk_verify(d, NULL) == ZICO_OK);
+}
+
+void
+zi_desk_settle(zi_desk *d)
+{
+    d->fresh = false; /* whoever calls has changed something */
+    zi_desk_settle_marked(d);
 }
 
 zico_status

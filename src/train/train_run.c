@@ -206,6 +206,7 @@ open_loader(run *r, zi_loader **ret_loader)
                                   .position = r->position,
                                   .seed = r->o.seed,
                                   .n_threads = r->o.loader_threads,
+                                  .n_ahead = r->o.loader_ahead,
                                   .pause_ms = r->o.loader_pause_ms};
     return zi_loader_new(&lo, ret_loader);
 }

@@ -50,6 +50,7 @@ typedef struct zi_run_options {
     double       epochs;          /* > 0: in place of steps                     */
     unsigned     n_threads;       /* 0: all cores                               */
     unsigned     loader_threads;  /* 0: 1                                       */
+    unsigned     loader_ahead;    /* batches in its ring; 0: 4                  */
     unsigned     loader_pause_ms; /* each batch takes so much longer           */
     uint64_t     seed;
     const char  *save;   /* NULL: do not (but see stop)                        */
