@@ -17,10 +17,11 @@ within a broker the policies (`--policy relay:...`, src/policy/relay.c).  While 
     hold-65     zico at 65 %, jobs give memory back only at the end of a step (ZICO_HOLD=step)
     whole-65    zico at 65 %, each job keeps all cores (ZICO_CORES): cores are not divided
 
-Progress is a job's rate in a leg relative to its rate in the temporal legs before and after it, interpolated; over all legs,
-the sum of the one by the sum of the other; of a mix, the mean over its jobs.  temporal itself is judged in the same way, by the
-temporal legs around it: that should be 1, and tells how far the other figures can be trusted.  Gain captured =
-(zico - 1) / (spatial - 1).  A step counts for the part of its kernels' time that lies within the leg.  The first rounds are not
+Progress is a job's rate in a leg relative to what taking turns would have given it there: its rate in all temporal legs of the
+run, times how fast the machine was in the two around this leg (all jobs together, as of a single job few steps end in a
+leg); over all legs, the sum of the one by the sum of the other; of a mix, the mean over its jobs.  temporal itself is judged in
+the same way, by the temporal legs around it: that should be 1, and tells how far the other figures can be trusted.  Intervals
+are the jackknife's over rounds.  Gain captured = (zico - 1) / (spatial - 1).  A step counts for the part of its kernels' time that lies within the leg.  The first rounds are not
 counted: memory is touched for the first time, tides are learnt, and whether sharing pays.  Memory is what the kernel says: a
 process of its own looks at the blocks of the pool's memfd every 20 ms, plus what the jobs charged.  How busy others kept the
 machine is recorded with each leg; legs with more than 0.15 cores of foreign load are left out.
@@ -62,8 +63,8 @@ JOBS = {
     # many small kernels: whether one core or all are best for them is measured first (FEW)
     "small": ("lstm_lm:vocab=64,width=32,hidden=32,layers=3,seq=600", 144, "sgd"),
     "thin": ("gpt:vocab=128,seq=64,width=32,layers=12,heads=4", 128, "momentum"),
-    # waits for its data more than half of the time
-    "loaded": ("mobilenet_v2:classes=10,size=64", 64, "momentum", "--loader-pause", "300"),
+    # waits for its data more than half of the time; no more than a batch lies ready when its broker's leg begins
+    "loaded": ("mobilenet_v2:classes=10,size=64", 64, "momentum", "--loader-pause", "300", "--prefetch", "2"),
 }
 FEW = ["small", "thin"]  # jobs that get one core under every policy, if alone they are no slower so
 MIXES = {
@@ -73,6 +74,7 @@ MIXES = {
     "pair-data": ["loaded", "small"],
     "three": ["mobile", "unet", "lstm"],
     "three-small": ["small", "small", "thin"],
+    "four-light": ["small", "small", "thin", "loaded"],
     "four": ["mobile", "dense", "unet", "gpt"],
     "eight": ["mobile", "dense", "unet", "gpt", "mobile", "resnet20", "unet", "lstm"],
 }
@@ -85,11 +87,11 @@ LEGS = {"temporal": ("temporal", None, {}), "spatial": ("spatial", 130, {}), "zi
         "hold-65": ("zico", 65, {"ZICO_HOLD": "step"}),
         "whole-65": ("zico", 65, {"ZICO_CORES": f"fixed:{os.cpu_count()}"})}
 ONE_LESS = ["hold-65", "whole-65"]
-SKIP = 1  # round that is not counted, after
+SKIP = 2  # rounds that are not counted, after
 WARM = 4  # ... steps of each job
 LOOK = 0.5  # seconds from one look at the cores' distance to the next; each takes 3 ms
 NEAR = 130  # nanoseconds from one core to the other and back, if they share a cache
-SETTLE = 0.8  # seconds of each leg that are not counted: steps of the leg before end, and data was fetched meanwhile
+SETTLE = 1.0  # seconds of each leg that are not counted: steps of the leg before end, and data was fetched meanwhile
 T95 = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10, 2.09,
        2.09, 2.08, 2.07, 2.07, 2.06, 2.06, 2.06, 2.05, 2.05, 2.05, 2.04]  # Student's t, by degrees of freedom
 WAITS = 0.05  # seconds from step to step: who takes longer waits for data, which its loader prepares meanwhile
@@ -341,6 +343,15 @@ def measure_solo(names, plenty, folder):
     return found
 
 
+def measure_switching(names, total):
+    """Microseconds from one job's kernels to the next one's under temporal, with nothing else on the machine."""
+    with Run(names, "temporal", total * 80 // 100) as r:
+        wait_until_warm([r], WARM, 240)
+        begin = time.monotonic()
+        time.sleep(10)
+        return r.between(begin, time.monotonic())
+
+
 def brokers_for(keys, apart):
     """[(budget, environment, [leg, ...]), ...]: one broker for all legs of one kind, with legs of temporal in between, at most
     so many legs apart."""
@@ -392,25 +403,50 @@ def rates_of(leg):
     return [n / leg["seconds"] for n in leg["steps"]]
 
 
-def turns_at(leg, turns):
-    """Rates of taking turns at the time of a leg, from the legs of temporal before and after it in its run; None without."""
-    near = [t for t in turns if t["run"] == leg["run"] and t is not leg]
-    before = max((t for t in near if t["turn"] < leg["turn"]), key=lambda t: t["turn"], default=None)
-    after = min((t for t in near if t["turn"] > leg["turn"]), key=lambda t: t["turn"], default=None)
-    if before and after:
+def round_of(leg):
+    return leg["run"], leg["round"]
+
+
+class Turns:
+    """What taking turns gives each job of a run, from its legs of temporal but those of one round."""
+
+    def __init__(self, legs, run, without):
+        self.legs = [t for t in legs if t["run"] == run and round_of(t) != without]
+        self.mean = [statistics.mean(each) for each in zip(*(rates_of(t) for t in self.legs))]
+
+    def speed_in(self, leg):
+        """Of the machine, all jobs together; 1 is the mean of the run."""
+        return statistics.mean(a / b for a, b in zip(rates_of(leg), self.mean))
+
+    def speed_at(self, leg):
+        """The same where a leg is, from the legs of temporal before and after it; None without."""
+        near = [t for t in self.legs if t is not leg]
+        before = max((t for t in near if t["turn"] < leg["turn"]), key=lambda t: t["turn"], default=None)
+        after = min((t for t in near if t["turn"] > leg["turn"]), key=lambda t: t["turn"], default=None)
+        if not before or not after:
+            return self.speed_in(before or after) if before or after else None
         part = (leg["turn"] - before["turn"]) / (after["turn"] - before["turn"])
-        return [a + part * (b - a) for a, b in zip(rates_of(before), rates_of(after))]
-    return rates_of(before or after) if before or after else None
+        return (1 - part) * self.speed_in(before) + part * self.speed_in(after)
 
 
-def progress_of(pairs):
-    """Each job's rate relative to taking turns, of (rates, rates of taking turns); None if somebody did nothing in its turns."""
-    mine, turns = ([sum(each) for each in zip(*side)] for side in zip(*pairs))
-    return [a / b for a, b in zip(mine, turns)] if min(turns) > 0 else None
+def progress_of(legs, temporal, without=None):
+    """Each job's rate relative to taking turns, but for one round; None if there is nothing to compare."""
+    mine, turns = [], []
+    for run in {leg["run"] for leg in legs}:
+        there = Turns(temporal, run, without)
+        if not there.mean or min(there.mean) == 0:
+            continue
+        for leg in legs:
+            if leg["run"] == run and round_of(leg) != without and (speed := there.speed_at(leg)):
+                mine.append(rates_of(leg))
+                turns.append([speed * m for m in there.mean])
+    if not mine:
+        return None
+    return [sum(a) / sum(b) for a, b in zip(zip(*mine), zip(*turns))]
 
 
 def interval(whole, without, of):
-    """What `of` says of the progress, and its 95 % interval: the jackknife's error over legs, times Student's t, as legs are
+    """What `of` says of the progress, and its 95 % interval: the jackknife's error over rounds, times Student's t, as they are
     few and a bootstrap of four is too sure of itself."""
     n, each = len(without), [of(p) for p in without]
     mean = statistics.mean(each)
@@ -419,15 +455,14 @@ def interval(whole, without, of):
 
 
 def judge(windows, total):
-    """Per configuration of two legs and more: progress of the mix and of its slowest job, relative to temporal."""
+    """Per configuration of two rounds and more: progress of the mix and of its slowest job, relative to temporal."""
     out, turns = {}, windows.get("temporal", [])
     for key in [k for k in LEGS if windows.get(k)]:
-        pairs = [(rates_of(w), t) for w in windows[key] if (t := turns_at(w, turns))]
-        if len(pairs) < 2:
-            continue
-        per_job = progress_of(pairs)
-        without = [progress_of(pairs[:i] + pairs[i + 1:]) for i in range(len(pairs))]
-        if None in without:
+        legs = windows[key]
+        rounds = sorted({round_of(leg) for leg in legs})
+        per_job = progress_of(legs, turns)
+        without = [progress_of(legs, turns, r) for r in rounds]
+        if len(rounds) < 2 or None in [per_job, *without]:
             continue
         slowest = per_job.index(min(per_job))
         out[key] = {
@@ -535,10 +570,12 @@ def show_split(found):
           f"cores: {p('whole-65') - 1:+.3f}")
 
 
-def switching(windows):
-    """Temporal: microseconds from one step's last kernel to the next one's first."""
+def show_switching(alone_us, windows):
     seen = [w["between_us"] for w in windows.get("temporal", []) if w["between_us"] is not None]
-    return statistics.median(seen) if seen else None
+    said = ([f"{alone_us:.0f} us"] if alone_us is not None else []) + (
+        [f"{statistics.median(seen):.0f} us in legs, with other brokers' jobs asleep meanwhile"] if seen else [])
+    if said:
+        print("  temporal, from a step's last kernel to another job's first one: " + ", ".join(said))
 
 
 # -- static offsets ------------------------------------------------------------------------------
@@ -684,7 +721,7 @@ class Results:
     """One JSON object a line, appended window by window."""
 
     def __init__(self, path):
-        self.path, self.solo, self.windows = path, {}, []
+        self.path, self.solo, self.switch_us, self.windows = path, {}, {}, []
         if os.path.exists(path):
             with open(path, encoding="utf-8") as f:
                 for line in f:
@@ -693,6 +730,8 @@ class Results:
     def take(self, record):
         if "solo" in record:
             self.solo.update(record["solo"])
+        elif "switch_us" in record:
+            self.switch_us[record["mix"]] = record["switch_us"]
         else:
             self.windows.append(record)
 
@@ -727,11 +766,10 @@ def report(results, opt):
         found = judge(windows, total)
         if not found:
             continue
-        shown[mix] = {"jobs": names, "total": total, "found": found, "switch_us": switching(windows)}
+        shown[mix] = {"jobs": names, "total": total, "found": found, "switch_us": results.switch_us.get(mix)}
         show(mix, names, total, found)
         show_split(found)
-        if shown[mix]["switch_us"] is not None:
-            print(f"  temporal: {shown[mix]['switch_us']:.0f} us from a step's last kernel to another job's first one")
+        show_switching(shown[mix]["switch_us"], windows)
         show_offsets(results.solo, names, found)
         simulate(results.solo, names, found, total)
         over += [f"{mix} {k}" for k in check_budgets(found)]
@@ -774,15 +812,17 @@ def measure(mixes, results, opt):
         names = MIXES[mix]
         total = sum_of_peaks(results.solo, names)
         longest = max(1 / results.solo[n]["rate"] for n in names)
-        leg = min(6.5, max(opt.leg, 4 * len(names) * longest))  # in turn, the longest makes 4 steps
+        leg = min(12, max(opt.leg, 4 * len(names) * longest))  # in turn, the longest makes 4 steps
         keys = opt.legs or [k for k in LEGS if k != "temporal" and (k not in ONE_LESS or mix in SPLIT)]
         serial = results.next_run()
 
         def keep(key, turn, number, seen):
-            results.add({"mix": mix, "key": key, "run": serial, "turn": turn, **seen})
+            results.add({"mix": mix, "key": key, "run": serial, "turn": turn, "round": number, **seen})
             print(f"  {mix} {number}/{opt.rounds} {key}: " + " ".join(f"{r:.2f}" for r in rates_of(seen))
                   + f" steps/s, others {seen['others']:.2f}, cores near {seen['near']:.0%}", flush=True)
         try:
+            if mix not in results.switch_us:
+                results.add({"mix": mix, "switch_us": measure_switching(names, total)})
             run_legs(names, total, keys, opt.apart, leg, opt.rounds, keep)
         except RuntimeError as e:
             failed.append(f"{mix}: {e}")
@@ -804,7 +844,7 @@ def main():
     p.add_argument("--quick", action="store_true")
     p.add_argument("--mix", action="append", choices=sorted(MIXES))
     p.add_argument("--legs", type=words(list(LEGS)), default=None, help=f"of {','.join(LEGS)}")
-    p.add_argument("--leg", type=float, default=4, help="seconds, at least; longer for long steps")
+    p.add_argument("--leg", type=float, default=6, help="seconds, at least; longer for long steps")
     p.add_argument("--apart", type=int, default=2, help="legs from one of temporal to the next, at most")
     p.add_argument("--rounds", type=int, default=5, help="that count")
     p.add_argument("--results", default="out/share.jsonl", help="file that legs are appended to")

@@ -345,10 +345,11 @@ zi_desk_refresh(zi_desk *d)
 static uint64_t
 digest(zi_desk *d)
 {
-    uint64_t sum = 37 * zi_desk_slack(d) + 41 * d->somebody_stuck + d->permanent_bytes + 3 * d->need_most_bytes + 5 * d->spare_bytes +
-                   7 * d->n_in_step + 11 * d->biggest + 13 * d->hung +
-                   17 * d->learner_in_step + 19 * d->learner_asking +
-                   23 * d->view.n_requests + 29 * d->view.free_bytes;
+    uint64_t sum = 37 * zi_desk_slack(d) + 41 * d->somebody_stuck + d->permanent_bytes +
+                   3 * d->need_most_bytes + 5 * d->spare_bytes + 7 * d->n_in_step +
+                   11 * d->biggest + 13 * d->hung + 17 * d->learner_in_step +
+                   19 * d->learner_asking + 23 * d->view.n_requests +
+                   29 * d->view.free_bytes;
 
     for (size_t i = 0; i < d->n_jobs; i++) {
         const zi_job_view *v = &d->job[i];

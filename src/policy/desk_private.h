@@ -144,10 +144,10 @@ struct zi_desk {
     zi_job_id learner_in_step, learner_asking, hung, aged, biggest;
 
     bool            table_fresh;
-    uint64_t        n_in_turn; /* steps since two were inside one at a time */
-    bool            fresh;     /* nothing has changed since zi_desk_refresh */
+    uint64_t        n_in_turn;   /* steps since two were inside one at a time */
+    bool            fresh;       /* nothing has changed since zi_desk_refresh */
     uint64_t        hang_due_ns; /* ... and nobody hangs before this passes    */
-    zi_banker       table;     /* jobs inside a step that can go on by themselves */
+    zi_banker       table;       /* jobs inside a step that can go on by themselves */
     zi_banker_job   table_job[ZI_LEDGER_JOBS_MAX];
     zi_banker_entry table_entry[ZI_LEDGER_JOBS_MAX];
     bool            somebody_stuck;

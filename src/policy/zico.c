@@ -45,6 +45,8 @@
  *   DATA   A job that pauses between steps, for its data perhaps, is owed its share meanwhile, but no
  *          more than who waits: under temporal it would go first when it comes back.  If it is well
  *          behind, nobody begins beside others while it pauses, as it would find all cores taken.
+ *          If it pauses for longer than it must its data comes at its own pace, slower than its share
+ *          would allow: what it was owed goes as time goes by, as it has no use for it.
  *          After a pause of more than four of its steps it is away: what it was ahead is forgiven
  *          as time goes by, and what it was owed goes the same way.
  * WE DROP  The wait quantum (the sweep computes the delay), pairs (all jobs share one
@@ -78,14 +80,16 @@
 #define MARGIN      1.02 /* on shares: solo time is known to about so much               */
 #define BEHIND      0.5  /* ... from which on those who are ahead leave it the cores */
 #define LAG_MAX     8.0  /* longest steps that anybody can be behind                   */
+#define PAUSES      16u /* that the shortest of late is of, about                       */
 #define PAUSE       4.0 /* of its steps: who wants nothing for longer is away            */
 #define SPREAD      1.0 /* longest steps that a job may be ahead of who is most behind   */
 #define PRICE       0.5 /* of progress: by how much it rises with a longest step of lag  */
 
 typedef struct account {
-    double   lag_ns;  /* > 0: behind its temporal share */
-    uint64_t idle_ns; /* when its last step ended       */
-    uint64_t gap_ns;  /* from a step's end to the next asking, longest of late */
+    double   lag_ns;   /* > 0: behind its temporal share */
+    uint64_t idle_ns;  /* when its last step ended       */
+    uint64_t gap_ns;   /* from a step's end to the next asking, longest of late */
+    uint64_t pause_ns; /* ... shortest of late: what it needs between two steps */
     uint64_t n_mispredicted;
     uint64_t best_ns; /* of its first steps, alone */
     uint32_t n_steps; /* ended */
@@ -151,13 +155,19 @@ runs_alone(const zico *z, const zi_job_view *j)
 
 /* -- lag ---------------------------------------------------------------------------------- */
 
+/* Not longer ago than it ever takes between two steps? */
+static bool
+ended_just_now(const account *a, uint64_t now_ns)
+{
+    return a->idle_ns && a->gap_ns < GAP_NS &&
+           now_ns - a->idle_ns < 2 * a->gap_ns + WAKE_NS / 2;
+}
+
 /* Just after a step: it will ask again in a moment, as it always did. */
 static bool
 is_about_to_ask(const zico *z, const zi_job_view *j, uint64_t now_ns)
 {
-    const account *a = &z->job[j->id];
-    return j->state == ZI_JOB_IDLE && a->idle_ns && a->gap_ns < GAP_NS &&
-           now_ns - a->idle_ns < 2 * a->gap_ns + WAKE_NS / 2;
+    return j->state == ZI_JOB_IDLE && ended_just_now(&z->job[j->id], now_ns);
 }
 
 /* Does it want the device? */
@@ -267,22 +277,33 @@ level(choice *c)
 }
 
 /* Who pauses is owed its share all the same, as under temporal it will go first when it comes back, but
- * no more than who waits.  After a long pause it has no more use for what it was owed, and what it was
- * ahead is forgiven. */
+ * no more than who waits.  If it pauses for longer than it must its data is late: it has had more than
+ * it can use, and what it was owed goes as time goes by.  After a long pause that goes for what it was
+ * ahead, too. */
 static void
 accrue_idle(const choice *c, size_t i, double most, double passed, double owed)
 {
-    account *a = &c->z->job[c->v->job[i].id];
+    const zi_job_view *j = &c->v->job[i];
+    account           *a = &c->z->job[j->id];
+    double             late = (double)(c->now_ns - a->idle_ns) - (double)a->pause_ns;
 
-    if (!is_present(c->z, &c->v->job[i], c->now_ns))
+    if (!is_present(c->z, j, c->now_ns)) {
         a->lag_ns = nearer(a->lag_ns, most, passed);
+        return;
+    }
+    late = late < 0 ? 0 : late > passed ? passed : late;
+    if (passed > 0) owed *= 1 - late / passed;
+    if (j->state == ZI_JOB_ASKING) /* since now */
+        a->lag_ns += owed;
     else if (a->lag_ns < most)
         a->lag_ns = nearer(a->lag_ns, most, owed);
+    if (a->lag_ns > 0) a->lag_ns = nearer(a->lag_ns, 0, late);
 }
 
-/* Time goes on: everybody who wants to run is owed a share of it. */
+/* Time goes on: everybody who wants to run is owed a share of it.  One that `asks` now has paused until
+ * now, or did not begin before. */
 static void
-accrue(choice *c)
+accrue(choice *c, size_t asks)
 {
     double passed = (double)(c->now_ns - c->z->last_ns), most = most_lag(c);
     double owed = MARGIN * passed * turns_rate(c);
@@ -291,7 +312,7 @@ accrue(choice *c)
         const zi_job_view *j = &c->v->job[i];
         account           *a = &c->z->job[j->id];
         double             mine = c->weights > 0 ? owed * weight(j) / c->weights : 0;
-        if (wants(c->z, j, c->now_ns))
+        if (i == asks ? ended_just_now(a, c->now_ns) : wants(c->z, j, c->now_ns))
             a->lag_ns += mine;
         else
             accrue_idle(c, i, most, passed, mine);
@@ -761,6 +782,19 @@ note_warmth(account *a, const zi_job_view *j)
 }
 
 static void
+note_pause(account *a, uint64_t now_ns)
+{
+    uint64_t pause_ns = now_ns - a->idle_ns;
+
+    if (a->idle_ns == 0) return;
+    zi_policy_note_gap(&a->gap_ns, pause_ns, GAP_NS);
+    if (pause_ns < a->pause_ns || a->n_steps < 2)
+        a->pause_ns = pause_ns;
+    else
+        a->pause_ns += (pause_ns - a->pause_ns) / PAUSES;
+}
+
+static void
 step_ended(zico *z, const zi_job_view *j)
 {
     account *a = &z->job[j->id];
@@ -814,10 +848,6 @@ zico_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
         zi_trial_begin(&z->trial, v->budget_bytes);
     if (ev->kind == ZI_EVENT_STEP_BEGAN) note_company(z, v, ev->job);
     if (ev->kind == ZI_EVENT_LEASE_ASK) return;
-    if (ev->kind == ZI_EVENT_STEP_ASK && z->job[v->job[ev->job].id].idle_ns) {
-        account *a = &z->job[v->job[ev->job].id];
-        zi_policy_note_gap(&a->gap_ns, ev->now_ns - a->idle_ns, GAP_NS);
-    }
     if (ev->kind == ZI_EVENT_REGION && (ev->delta_bytes > 0 || !somebody_asks(v))) {
         zi_policy_divide_cores(v, SIZE_MAX, 0, out);
         return;
@@ -825,7 +855,9 @@ zico_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
     if (ev->kind == ZI_EVENT_STEP_END) /* it wanted the time that has passed */
         z->job[v->job[ev->job].id].idle_ns = ev->now_ns;
     sum_up(&c, z, v, ev->now_ns);
-    accrue(&c);
+    accrue(&c, ev->kind == ZI_EVENT_STEP_ASK ? ev->job : SIZE_MAX);
+    if (ev->kind == ZI_EVENT_STEP_ASK)
+        note_pause(&z->job[v->job[ev->job].id], ev->now_ns);
     if (ev->kind == ZI_EVENT_STEP_END) {
         step_ended(z, &v->job[ev->job]);
         sum_up(&c, z, v, ev->now_ns);

@@ -360,6 +360,26 @@ loader_beside_another(void **state)
     }
 }
 
+/* Less than its share is all that a job can use whose data comes at its own pace: what is left of it is
+ * not owed to it, and nobody stands still for its sake. */
+static void
+loader_has_enough(void **state)
+{
+    mix m = {0};
+
+    (void)state;
+    add_job(&m, ZI_SIM_BEEFY, 300 * MB, 148 * MS);
+    add_job(&m, ZI_SIM_TRIANGLE, 300 * MB, 197 * MS);
+    set_scaling(&m, (const double[]){0.8, 0.8});
+    m.job[0].every_ns = 310 * MS;
+    outcome t = run(&m, "temporal", 2.0, 60, 1), free = run(&m, "spatial", 2.0, 60, 1);
+    outcome z = run(&m, "zico", 0.8, 60, 1);
+    print_message("loader that has enough: temporal %.3f no limit %.3f zico %.3f\n",
+                  t.total, free.total, z.total);
+    assert_true(z.total - t.total >= 0.7 * (free.total - t.total));
+    assert_true(slowest(&m, &z, &t) >= 1.0);
+}
+
 /* Three that pause between steps, for 40, 70 and 20 ms.  The first needs both cores; whenever it pauses
  * the two others could begin, run well beside each other, and leave it none.  It gets its share. */
 static void
@@ -453,6 +473,7 @@ main(void)
         cmocka_unit_test(waits_for_data),
         cmocka_unit_test(pauses_between_steps),
         cmocka_unit_test(loader_beside_another),
+        cmocka_unit_test(loader_has_enough),
         cmocka_unit_test(relay_of_two),
         cmocka_unit_test(relay_of_nobody),
         cmocka_unit_test(random_mixes),
