@@ -19,16 +19,17 @@ within a broker the policies (`--policy relay:...`, src/policy/relay.c).  While 
 
 Progress is a job's rate in a leg relative to what taking turns would have given it there: its rate in all temporal legs of the
 run, times how fast the machine was in the two around this leg (all jobs together, as of a single job few steps end in a
-leg); over all legs, the sum of the one by the sum of the other; of a mix, the mean over its jobs.  temporal itself is judged in
-the same way, by the temporal legs around it: that should be 1, and tells how far the other figures can be trusted.  Intervals
-are the jackknife's over rounds.  Gain captured = (zico - 1) / (spatial - 1).  A step counts for the part of its kernels' time that lies within the leg.  The first rounds are not
+leg); of a mix, the mean over its jobs; over all legs, Hodges and Lehmann's median with Wilcoxon's 95 % interval.  temporal
+itself is judged in the same way, by the temporal legs around it: that should be 1, and tells how far the other figures can be
+trusted.  Gain captured = (zico - 1) / (spatial - 1).  A step counts for the part of its kernels' time that lies within the leg.  The first rounds are not
 counted: memory is touched for the first time, tides are learnt, and whether sharing pays.  Memory is what the kernel says: a
 process of its own looks at the blocks of the pool's memfd every 20 ms, plus what the jobs charged.  How busy others kept the
 machine is recorded with each leg; legs with more than 0.15 cores of foreign load are left out.
 
 A virtual machine's cores move about the real ones every few seconds: at times they share a cache, at times they do not, and
 then a network that has both is half as slow again, while two with one each are not.  bench/cores_apart looks where they
-are, and a leg is told with the part of it in which they were near each other.
+are; a leg is told with the part of it in which they were near each other, and left out if that was another part than in
+the legs of temporal around it.
 """
 import argparse
 import contextlib
@@ -92,8 +93,7 @@ WARM = 4  # ... steps of each job
 LOOK = 0.5  # seconds from one look at the cores' distance to the next; each takes 3 ms
 NEAR = 130  # nanoseconds from one core to the other and back, if they share a cache
 SETTLE = 1.0  # seconds of each leg that are not counted: steps of the leg before end, and data was fetched meanwhile
-T95 = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10, 2.09,
-       2.09, 2.08, 2.07, 2.07, 2.06, 2.06, 2.06, 2.05, 2.05, 2.05, 2.04]  # Student's t, by degrees of freedom
+MOVED = 0.4  # of a leg: by how much longer the cores may be near each other in it than in those around it
 WAITS = 0.05  # seconds from step to step: who takes longer waits for data, which its loader prepares meanwhile
 JUDGED = 1.15  # gains are judged on mixes that gain so much without a limit
 QUIET = 0.15  # cores that others may use while we measure
@@ -403,76 +403,75 @@ def rates_of(leg):
     return [n / leg["seconds"] for n in leg["steps"]]
 
 
-def round_of(leg):
-    return leg["run"], leg["round"]
-
-
 class Turns:
-    """What taking turns gives each job of a run, from its legs of temporal but those of one round."""
+    """What taking turns gives each job of a run, from its legs of temporal."""
 
-    def __init__(self, legs, run, without):
-        self.legs = [t for t in legs if t["run"] == run and round_of(t) != without]
+    def __init__(self, legs, run):
+        self.legs = [t for t in legs if t["run"] == run]
         self.mean = [statistics.mean(each) for each in zip(*(rates_of(t) for t in self.legs))]
+
+    def around(self, leg):
+        """The legs of temporal before and after a leg, with their parts; one may be missing."""
+        others = [t for t in self.legs if t is not leg]
+        before = max((t for t in others if t["turn"] < leg["turn"]), key=lambda t: t["turn"], default=None)
+        after = min((t for t in others if t["turn"] > leg["turn"]), key=lambda t: t["turn"], default=None)
+        if not before or not after:
+            return [(1, t) for t in (before, after) if t]
+        part = (leg["turn"] - before["turn"]) / (after["turn"] - before["turn"])
+        return [(1 - part, before), (part, after)]
 
     def speed_in(self, leg):
         """Of the machine, all jobs together; 1 is the mean of the run."""
         return statistics.mean(a / b for a, b in zip(rates_of(leg), self.mean))
 
-    def speed_at(self, leg):
-        """The same where a leg is, from the legs of temporal before and after it; None without."""
-        near = [t for t in self.legs if t is not leg]
-        before = max((t for t in near if t["turn"] < leg["turn"]), key=lambda t: t["turn"], default=None)
-        after = min((t for t in near if t["turn"] > leg["turn"]), key=lambda t: t["turn"], default=None)
-        if not before or not after:
-            return self.speed_in(before or after) if before or after else None
-        part = (leg["turn"] - before["turn"]) / (after["turn"] - before["turn"])
-        return (1 - part) * self.speed_in(before) + part * self.speed_in(after)
+    def progress_in(self, leg):
+        """Each job's rate relative to taking turns; None if there is nothing to compare with, or the cores were elsewhere."""
+        near = self.around(leg)
+        if not near or min(self.mean) == 0 or abs(leg["near"] - sum(p * t["near"] for p, t in near)) > MOVED:
+            return None
+        speed = sum(p * self.speed_in(t) for p, t in near)
+        return [r / (speed * m) for r, m in zip(rates_of(leg), self.mean)]
 
 
-def progress_of(legs, temporal, without=None):
-    """Each job's rate relative to taking turns, but for one round; None if there is nothing to compare."""
-    mine, turns = [], []
-    for run in {leg["run"] for leg in legs}:
-        there = Turns(temporal, run, without)
-        if not there.mean or min(there.mean) == 0:
-            continue
-        for leg in legs:
-            if leg["run"] == run and round_of(leg) != without and (speed := there.speed_at(leg)):
-                mine.append(rates_of(leg))
-                turns.append([speed * m for m in there.mean])
-    if not mine:
-        return None
-    return [sum(a) / sum(b) for a, b in zip(zip(*mine), zip(*turns))]
+def wilcoxon(n):
+    """How many of the lowest of n figures' means by twos lie below their 95 % interval; 0: there are too few."""
+    ways = [1]  # in which ranks of so many have this sum
+    for rank in range(1, n + 1):
+        ways = [(ways[i] if i < len(ways) else 0) + (ways[i - rank] if i >= rank else 0) for i in range(len(ways) + rank)]
+    below = 0
+    for k, count in enumerate(ways):
+        below += count
+        if below > 0.025 * 2 ** n:
+            return k
+    return 0
 
 
-def interval(whole, without, of):
-    """What `of` says of the progress, and its 95 % interval: the jackknife's error over rounds, times Student's t, as they are
-    few and a bootstrap of four is too sure of itself."""
-    n, each = len(without), [of(p) for p in without]
-    mean = statistics.mean(each)
-    wide = T95[min(n - 1, len(T95)) - 1] * math.sqrt((n - 1) / n * sum((x - mean) ** 2 for x in each))
-    return of(whole), of(whole) - wide, of(whole) + wide
+def middle(figures):
+    """Hodges and Lehmann's median, of the means of all figures by twos, and its 95 % interval (Wilcoxon); a leg in which the
+    machine did something else does no harm."""
+    by_twos = sorted((a + b) / 2 for i, a in enumerate(figures) for b in figures[i:])
+    k = wilcoxon(len(figures))
+    lo, hi = (by_twos[k - 1], by_twos[-k]) if k else (by_twos[0], by_twos[-1])
+    return statistics.median(by_twos), lo, hi
 
 
 def judge(windows, total):
-    """Per configuration of two rounds and more: progress of the mix and of its slowest job, relative to temporal."""
-    out, turns = {}, windows.get("temporal", [])
+    """Per configuration of three legs and more: progress of the mix and of its slowest job, relative to temporal."""
+    out, temporal = {}, windows.get("temporal", [])
+    runs = {run: Turns(temporal, run) for run in {t["run"] for t in temporal}}
     for key in [k for k in LEGS if windows.get(k)]:
-        legs = windows[key]
-        rounds = sorted({round_of(leg) for leg in legs})
-        per_job = progress_of(legs, turns)
-        without = [progress_of(legs, turns, r) for r in rounds]
-        if len(rounds) < 2 or None in [per_job, *without]:
+        legs = [p for w in windows[key] if w["run"] in runs and (p := runs[w["run"]].progress_in(w))]
+        if len(legs) < 3:
             continue
-        slowest = per_job.index(min(per_job))
+        per_job = [middle(each) for each in zip(*legs)]
         out[key] = {
-            "progress": interval(per_job, without, statistics.mean),
-            "slowest": interval(per_job, without, lambda r: r[slowest]), "per_job": per_job,
+            "progress": middle([statistics.mean(p) for p in legs]),
+            "slowest": min(per_job), "per_job": [p[0] for p in per_job],
             "exchanged": statistics.median(w["exchanged"] for w in windows[key]),
             "kernel_peak": max(w["kernel_peak"] for w in windows[key]) / total,
             "others": statistics.median(w["others"] for w in windows[key]),
             "p99_us": statistics.median(w["p99_us"] for w in windows[key]),
-            "legs": len(windows[key]),
+            "legs": len(legs),
         }
     return out
 
@@ -817,7 +816,7 @@ def measure(mixes, results, opt):
         serial = results.next_run()
 
         def keep(key, turn, number, seen):
-            results.add({"mix": mix, "key": key, "run": serial, "turn": turn, "round": number, **seen})
+            results.add({"mix": mix, "key": key, "run": serial, "turn": turn, **seen})
             print(f"  {mix} {number}/{opt.rounds} {key}: " + " ".join(f"{r:.2f}" for r in rates_of(seen))
                   + f" steps/s, others {seen['others']:.2f}, cores near {seen['near']:.0%}", flush=True)
         try:

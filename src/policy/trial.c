@@ -9,7 +9,7 @@
 #define EPOCH       5.0  /* longest steps: how long sharing, or taking turns, is tried  */
 #define SETTLE      1.0  /* ... after so many, if it was the other way before          */
 #define SURE_RATE   1.10 /* of turns: sharing that does so much is not in doubt          */
-#define WORTH       1.02 /* of turns: what sharing must do; less is within the noise   */
+#define WORTH       1.02 /* of turns: what sharing must do; nobody loses by turns         */
 #define TRIAL       4u   /* epochs, half of them of sharing and half of turns           */
 #define PRESUMED    1.03 /* of turns: sharing, before anything was tried                */
 #define MEMORY      4u   /* trials that what is believed is the mean of, about          */
