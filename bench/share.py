@@ -1,8 +1,8 @@
 """share.py -- many jobs, one budget: zico against time multiplexing and against no limit at all.
 
-    make bench-share                          everything; about an hour
-    tools/bench-share.sh --quick              two mixes; about 15 minutes
-    tools/bench-share.sh --mix pair-same      one mix in about six minutes, appended
+    make bench-share                          everything; an hour and a half
+    tools/bench-share.sh --quick              two mixes; about 20 minutes
+    tools/bench-share.sh --mix pair-same      one mix in about nine minutes, appended
     tools/bench-share.sh --mix three --legs temporal,spatial,zico-65
     tools/bench-share.sh --report             tables and picture of all that was appended
 
@@ -18,13 +18,14 @@ within a broker the policies (`--policy relay:...`, src/policy/relay.c).  While 
     whole-65    zico at 65 %, each job keeps all cores (ZICO_CORES): cores are not divided
 
 Progress is a job's rate in a leg relative to what taking turns would have given it there: its rate in all temporal legs of the
-run, times how fast the machine was in the two around this leg (all jobs together, as of a single job few steps end in a
-leg); of a mix, the mean over its jobs; over all legs, Hodges and Lehmann's median with Wilcoxon's 95 % interval.  temporal
-itself is judged in the same way, by the temporal legs around it: that should be 1, and tells how far the other figures can be
-trusted.  Gain captured = (zico - 1) / (spatial - 1).  A step counts for the part of its kernels' time that lies within the leg.  The first rounds are not
-counted: memory is touched for the first time, tides are learnt, and whether sharing pays.  Memory is what the kernel says: a
-process of its own looks at the blocks of the pool's memfd every 20 ms, plus what the jobs charged.  How busy others kept the
-machine is recorded with each leg; legs with more than 0.15 cores of foreign load are left out.
+run, times how fast the machine was in the two around this leg (all jobs together, as of a single job few steps end in a leg);
+of a mix, the mean over its jobs; over all legs, Hodges and Lehmann's median with Wilcoxon's 95 % interval (of fewer than six:
+their range). temporal itself is judged in the same way, by the temporal legs around it: that should be 1, and tells how far the
+other figures can be trusted. Gain captured = (zico - 1) / (spatial - 1). A step counts for the part of its kernels' time that
+lies within the leg. The first rounds are not counted: memory is touched for the first time, tides are learnt, and whether
+sharing pays. Memory is what the kernel says: a process of its own looks at the blocks of the pool's memfd every 20 ms, plus
+what the jobs charged. How busy others kept the machine is recorded with each leg; legs with more than 0.15 cores of foreign
+load are left out.
 
 A virtual machine's cores move about the real ones every few seconds: at times they share a cache, at times they do not, and
 then a network that has both is half as slow again, while two with one each are not.  bench/cores_apart looks where they
