@@ -670,7 +670,7 @@ def simulate(solo, names, found, total, seconds=120):
     print("  simulated: " + "; ".join(off))
 
 
-COLOURS = ["#3366aa", "#cc6633", "#338855", "#8844aa", "#888833", "#cc3377", "#555555", "#22aaaa"]
+COLOURS = ["#3366aa", "#cc6633", "#338855", "#8844aa", "#888833", "#cc3377", "#555555", "#22aaaa", "#aa2222"]
 
 
 def draw(results, path):
