@@ -335,19 +335,29 @@ waits_for_data(void **state)
     }
 }
 
+/* A job whose data comes every so often, and one that could always run. */
+static mix
+loader_and_other(uint64_t step_ms, uint64_t every_ms, uint64_t other_ms,
+                 double other_scaling)
+{
+    mix m = {0};
+
+    add_job(&m, ZI_SIM_BEEFY, 300 * MB, step_ms * MS);
+    add_job(&m, ZI_SIM_TRIANGLE, 300 * MB, other_ms * MS);
+    set_scaling(&m, (const double[]){0.8, other_scaling});
+    m.job[0].every_ns = every_ms * MS;
+    return m;
+}
+
 /* A job of 120 ms a step whose loader prepares a batch every 300 ms, beside one that computes all the time: it
  * makes its 3.3 steps a second whether it has both cores or one, so that what it leaves is the other's,
  * and under zico the other makes more of it than in turns, at 65 % too. */
 static void
 loader_beside_another(void **state)
 {
-    mix m = {0};
+    mix m = loader_and_other(120, 300, 200, 0.5);
 
     (void)state;
-    add_job(&m, ZI_SIM_BEEFY, 300 * MB, 120 * MS);
-    add_job(&m, ZI_SIM_TRIANGLE, 300 * MB, 200 * MS);
-    set_scaling(&m, (const double[]){0.8, 0.5});
-    m.job[0].every_ns = 300 * MS;
     outcome t = run(&m, "temporal", 2.0, 60, 1);
     for (double part = 2.0; part > 0.5; part -= 1.35) {
         outcome z = run(&m, "zico", part, 60, 1);
@@ -365,13 +375,9 @@ loader_beside_another(void **state)
 static void
 loader_has_enough(void **state)
 {
-    mix m = {0};
+    mix m = loader_and_other(148, 310, 197, 0.8);
 
     (void)state;
-    add_job(&m, ZI_SIM_BEEFY, 300 * MB, 148 * MS);
-    add_job(&m, ZI_SIM_TRIANGLE, 300 * MB, 197 * MS);
-    set_scaling(&m, (const double[]){0.8, 0.8});
-    m.job[0].every_ns = 310 * MS;
     outcome t = run(&m, "temporal", 2.0, 60, 1), free = run(&m, "spatial", 2.0, 60, 1);
     outcome z = run(&m, "zico", 0.8, 60, 1);
     print_message("loader that has enough: temporal %.3f no limit %.3f zico %.3f\n",
