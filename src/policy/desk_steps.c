@@ -70,29 +70,6 @@ somebody_loading(const zi_desk *d, zi_job_id but)
     return ZI_JOB_NONE;
 }
 
-/* What a first step takes is not known.  It must not begin beside a job that could not make room
- * for it: such a one is loaded first, and this one moves out for it if need be. */
-static zi_reason
-learning_gate(zi_desk *d, zi_job_id job, zi_job_id *behind)
-{
-    if (d->learner_in_step != ZI_JOB_NONE) {
-        *behind = d->learner_in_step;
-        return ZI_REASON_LEARNING;
-    }
-    if (zi_desk_is_learning(&d->row[job])) {
-        *behind = d->hung != ZI_JOB_NONE ? d->hung : d->biggest;
-        if (d->n_in_step > 0)
-            return d->hung != ZI_JOB_NONE ? ZI_REASON_HANG : ZI_REASON_LEARNING;
-        *behind =
-            d->job[d->row[job].at].can_suspend ? somebody_loading(d, job) : ZI_JOB_NONE;
-        if (*behind != ZI_JOB_NONE) return ZI_REASON_MEMORY;
-    } else if (d->learner_asking != ZI_JOB_NONE && d->hung == ZI_JOB_NONE) {
-        *behind = d->learner_asking; /* unless somebody hangs: that could last */
-        return ZI_REASON_LEARNING;
-    }
-    return ZI_REASON_NONE;
-}
-
 #define LEAD_PART 32u
 
 /* What a step surely needs of the worst that was seen.  A native job issues ahead of its kernels
@@ -112,6 +89,37 @@ least_need(const zi_desk *d, zi_job_id job)
         (!max || v->fixed_bytes + unit <= max))
         return unit;
     return v->native && d->n_in_step == 0 ? worst - worst / LEAD_PART : worst;
+}
+
+/* With what stays with the others, whoever's step ends? */
+static bool
+has_room(const zi_desk *d, zi_job_id job)
+{
+    return least_need(d, job) <= zi_desk_room(d, job);
+}
+
+/* What a first step takes is not known.  It must not begin beside a job that could not make room
+ * for it: such a one is loaded first, and this one moves out for it if need be. */
+static zi_reason
+learning_gate(zi_desk *d, zi_job_id job, zi_job_id *behind)
+{
+    if (d->learner_in_step != ZI_JOB_NONE) {
+        *behind = d->learner_in_step;
+        return ZI_REASON_LEARNING;
+    }
+    if (zi_desk_is_learning(&d->row[job])) {
+        *behind = d->hung != ZI_JOB_NONE ? d->hung : d->biggest;
+        if (d->n_in_step > 0)
+            return d->hung != ZI_JOB_NONE ? ZI_REASON_HANG : ZI_REASON_LEARNING;
+        *behind =
+            d->job[d->row[job].at].can_suspend ? somebody_loading(d, job) : ZI_JOB_NONE;
+        if (*behind != ZI_JOB_NONE) return ZI_REASON_MEMORY;
+    } else if (d->learner_asking != ZI_JOB_NONE && d->hung == ZI_JOB_NONE &&
+               has_room(d, d->learner_asking)) {
+        *behind = d->learner_asking; /* unless somebody hangs: that could last */
+        return ZI_REASON_LEARNING;
+    }
+    return ZI_REASON_NONE;
 }
 
 /* It would not fit if all others stood still: is it others' memory, or its own maximum, which
@@ -146,7 +154,7 @@ zi_desk_may_go(zi_desk *d, zi_job_id job, zi_job_id *ret_behind)
         *ret_behind = d->aged;
         return ZI_REASON_QUEUE;
     }
-    if (least_need(d, job) > zi_desk_room(d, job)) {
+    if (!has_room(d, job)) {
         /* a command beside nobody goes all the same: it fits, or is told so where it does not */
         zi_reason small = too_small(d, job, ret_behind);
         bool      try = !d->job[j->at].native && d->n_in_step == 0 &&
@@ -219,7 +227,8 @@ zi_desk_go_unasked(zi_desk *d)
     zi_job_id oldest = ZI_JOB_NONE;
 
     if (d->n_in_step > 0) return false;
-    if (d->learner_asking != ZI_JOB_NONE) return go_with_all_cores(d, d->learner_asking);
+    if (d->learner_asking != ZI_JOB_NONE && go_with_all_cores(d, d->learner_asking))
+        return true;
     if (d->policy_wake_ns != ZI_NEVER)
         return false; /* the policy has something in mind */
     for (size_t i = 0; i < d->n_jobs; i++) {

@@ -121,9 +121,20 @@ contract_holds(void **state)
     assert_true(seen.n_steps > 5 * n && seen.stalled_ns > 0 && seen.exchanged_bytes > 0);
 }
 
+/* One in some 300,000: three jobs waited for a fourth to be learnt, which waited until it was let in. */
+static void
+nobody_waits_for_a_learner_without_room(void **state)
+{
+    (void)state;
+    run_mix(5099944);
+}
+
 int
 main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(contract_holds)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(contract_holds),
+        cmocka_unit_test(nobody_waits_for_a_learner_without_room),
+    };
     return t_main(tests);
 }
