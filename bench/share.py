@@ -456,12 +456,18 @@ def middle(figures):
     return statistics.median(by_twos), lo, hi
 
 
+def progress_of(windows):
+    """Per configuration, of each leg that can be compared: what each job made of its turn."""
+    temporal = windows.get("temporal", [])
+    runs = {run: Turns(temporal, run) for run in {t["run"] for t in temporal}}
+    return {key: [p for w in windows[key] if w["run"] in runs and (p := runs[w["run"]].progress_in(w))]
+            for key in LEGS if windows.get(key)}
+
+
 def judge(windows, total):
     """Per configuration of three legs and more: progress of the mix and of its slowest job, relative to temporal."""
-    out, temporal = {}, windows.get("temporal", [])
-    runs = {run: Turns(temporal, run) for run in {t["run"] for t in temporal}}
-    for key in [k for k in LEGS if windows.get(k)]:
-        legs = [p for w in windows[key] if w["run"] in runs and (p := runs[w["run"]].progress_in(w))]
+    out = {}
+    for key, legs in progress_of(windows).items():
         if len(legs) < 3:
             continue
         per_job = [middle(each) for each in zip(*legs)]
@@ -758,12 +764,13 @@ class Results:
 
 def report(results, opt):
     """Of all mixes: what was found, and who was over its budget."""
-    shown, over = {}, []
+    shown, over, moved = {}, [], 0
     for mix in [m for m in MIXES if any(w["mix"] == m for w in results.windows)]:
         names = MIXES[mix]
         total = sum_of_peaks(results.solo, names)
         windows = results.of(mix)
         found = judge(windows, total)
+        moved += sum(map(len, windows.values())) - sum(map(len, progress_of(windows).values()))
         if not found:
             continue
         shown[mix] = {"jobs": names, "total": total, "found": found, "switch_us": results.switch_us.get(mix)}
@@ -774,7 +781,7 @@ def report(results, opt):
         simulate(results.solo, names, found, total)
         over += [f"{mix} {k}" for k in check_budgets(found)]
     left_out = sum(w["others"] >= QUIET for w in results.windows)
-    print(f"\n{left_out} of {len(results.windows)} legs left out, as other programs ran; the cores were near each "
+    print(f"\n{left_out} of {len(results.windows)} legs left out, as other programs ran, {moved} as the cores had moved; they were near each "
           f"other for {results.near_part():.0%} of the time")
     show_means(shown)
     show_aims(shown, over)
