@@ -819,7 +819,7 @@ def measure(mixes, results, opt):
         names = MIXES[mix]
         total = sum_of_peaks(results.solo, names)
         longest = max(1 / results.solo[n]["rate"] for n in names)
-        leg = min(12, max(opt.leg, 4 * len(names) * longest))  # in turn, the longest makes 4 steps
+        leg = max(opt.leg, min(12, 8 * len(names) * longest))  # in turn, the longest makes 8 steps, if it can in 12 s
         keys = opt.legs or [k for k in LEGS if k != "temporal" and (k not in ONE_LESS or mix in SPLIT)]
         serial = results.next_run()
 

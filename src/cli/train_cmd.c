@@ -98,7 +98,8 @@ read_options(const train_words *w, const char *net, zi_run_options *o)
     if (w->batch > 1u << 20) return complain("--batch is too large", NULL);
     if (w->threads > 4096 || w->loaders > 16)
         return complain("--threads or --loaders is too large", NULL);
-    if (w->prefetch > 64) return complain("--prefetch is too large", NULL);
+    if (w->prefetch < 1 || w->prefetch > 64)
+        return complain("--prefetch wants 1 to 64 batches", NULL);
     if (w->pause > 60000) return complain("--loader-pause is too large", NULL);
     if (zi_data_words_read(&w->data, "train", true, w->seed, &o->data) < 0)
         return ZI_EXIT_USAGE;
@@ -198,6 +199,7 @@ zi_cmd_train(int argc, char **argv)
                       .momentum = -1,
                       .decay_factor = 0.1,
                       .eval = EVAL_SAMPLES,
+                      .prefetch = 4,
                       .seed = 1};
     const zi_arg arg[] = {
         {"batch", ZI_ARG_U64, &w.batch, "N",

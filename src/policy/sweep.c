@@ -164,8 +164,11 @@ sink(walk **heap, size_t n, size_t at)
 }
 
 typedef struct sweep {
-    walk     walk[RUNNERS_MAX + 2];
-    walk    *heap[RUNNERS_MAX + 2];
+    walk     others_now[RUNNERS_MAX]; /* each try begins with them */
+    uint64_t held_now;                /* ... and with what they hold */
+    size_t   n_others;
+    walk     walk[RUNNERS_MAX + 1];
+    walk    *heap[RUNNERS_MAX + 1];
     size_t   n;
     uint64_t room, others;
     walk    *starter;
@@ -186,27 +189,34 @@ permanent(const zi_view *v, const zi_sweep_ask *ask)
 }
 
 static void
-open_sweep(sweep *s, const zi_view *v, const zi_sweep_ask *ask, uint64_t shift_ns)
+open_others(sweep *s, const zi_view *v, const zi_sweep_ask *ask)
 {
     uint64_t stays = permanent(v, ask);
 
-    s->n = 0;
-    s->others = 0;
+    s->n_others = 0;
+    s->held_now = 0;
     s->room = v->budget_bytes > stays ? v->budget_bytes - stays : 0;
-    for (size_t i = 0; i < v->n_jobs && s->n < RUNNERS_MAX; i++) {
+    for (size_t i = 0; i < v->n_jobs && s->n_others < RUNNERS_MAX; i++) {
         const zi_job_view *j = &v->job[i];
         if (i == ask->starter || (i != ask->also && j->state != ZI_JOB_RUNNING)) continue;
-        walk *w = &s->walk[s->n];
+        walk *w = &s->others_now[s->n_others++];
         if (i == ask->also)
             open_starter(w, j, 0);
         else
             open_runner(w, j);
-        s->others += w->use;
-        s->heap[s->n++] = w;
+        s->held_now += w->use;
     }
-    s->starter = &s->walk[s->n];
-    open_starter(s->starter, &v->job[ask->starter], shift_ns);
-    s->heap[s->n++] = s->starter;
+}
+
+static void
+begin_try(sweep *s, const zi_job_view *starter, uint64_t shift_ns)
+{
+    s->others = s->held_now;
+    s->n = s->n_others + 1;
+    for (size_t i = 0; i < s->n; i++) s->heap[i] = &s->walk[i];
+    for (size_t i = 0; i < s->n_others; i++) s->walk[i] = s->others_now[i];
+    s->starter = &s->walk[s->n_others];
+    open_starter(s->starter, starter, shift_ns);
     for (size_t i = s->n / 2; i-- > 0;) sink(s->heap, s->n, i);
 }
 
@@ -259,9 +269,10 @@ zi_sweep_delay(const zi_view *v, const zi_sweep_ask *ask)
     sweep    s;
     uint64_t shift = ask->from_ns;
 
+    open_others(&s, v, ask);
     for (unsigned i = 0; i < TRIES_MAX; i++) {
         uint64_t at;
-        open_sweep(&s, v, ask, shift);
+        begin_try(&s, &v->job[ask->starter], shift);
         if (run_sweep(&s, &at)) return shift;
         uint64_t sunk = when_sunk(&s, at);
         if (sunk == NEVER) return NEVER;

@@ -3,6 +3,7 @@
 
 timeout: 200
 """
+import glob
 import json
 import os
 import subprocess
@@ -53,6 +54,7 @@ class Names(Folder):
         for r in rows:
             self.assertEqual(0, r["failed"])
             self.assertTrue(0 < r["mean_wall_ns"] <= r["wall_ns"])
+        self.assertEqual([], glob.glob(os.path.join(self.dir, "zico", "run-*.sock.*")), "locks left behind")
 
 
 if __name__ == "__main__":
