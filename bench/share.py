@@ -1,6 +1,6 @@
 """share.py -- many jobs, one budget: zico against time multiplexing and against no limit at all.
 
-    make bench-share                          everything; an hour and a half
+    make bench-share                          everything; an hour and three quarters
     tools/bench-share.sh --quick              two mixes; about 20 minutes
     tools/bench-share.sh --mix pair-same      one mix in about nine minutes, appended
     tools/bench-share.sh --mix three --legs temporal,spatial,zico-65
@@ -355,13 +355,13 @@ def measure_switching(names, total):
 
 def brokers_for(keys, apart):
     """[(budget, environment, [leg, ...]), ...]: one broker for all legs of one kind, with legs of temporal in between, at most
-    so many legs apart."""
+    so many legs apart; also where a broker begins with peaks reserved, as who does not fit would never make its first steps."""
     out, since = [], apart  # legs since the last one of temporal
     for key in keys:
-        _, budget, env = LEGS[key]
+        policy, budget, env = LEGS[key]
         if not out or out[-1][:2] != (budget, env):
             out.append((budget, env, []))
-        if since >= apart:
+        if since >= apart or (policy == "spatial" and not out[-1][2]):
             out[-1][2].append("temporal")
             since = 0
         out[-1][2].append(key)
