@@ -614,19 +614,14 @@ def best_offset(solo, names):
 
 
 def smallest_budget(found):
-    """The smallest part of the sum of peaks at which zico loses at most 3 % against no limit."""
-    free = found["spatial"]["progress"][0] * 0.97
-    points = [(b / 100, found[f"zico-{b}"]["progress"][0]) for b in BUDGETS if f"zico-{b}" in found]
-    least = None
-    for i, (b, p) in enumerate(points):
+    """The smallest part of the sum of peaks at which zico loses at most 3 % against no limit, between the budgets measured."""
+    free, below = found["spatial"]["progress"][0] * 0.97, None
+    for b in sorted(b for b in BUDGETS if f"zico-{b}" in found):
+        at, p = b / 100, found[f"zico-{b}"]["progress"][0]
         if p >= free:
-            least = b
-        else:
-            if i > 0 and least is not None and points[i - 1][1] > p:
-                above = points[i - 1]
-                least = b + (free - p) / (above[1] - p) * (above[0] - b)
-            break
-    return least
+            return at if below is None else at - (p - free) / (p - below[1]) * (at - below[0])
+        below = at, p
+    return None
 
 
 def show_offsets(solo, names, found):

@@ -302,22 +302,25 @@ cores_that_wander(void **state)
 static void
 eight_that_wander(void **state)
 {
-    static const uint64_t every[] = {2, 5, 12, 25}, length_ms[] = {150, 250, 330, 380,
-                                                                    155, 260, 340, 335};
+    static const uint64_t every[] = {2, 5, 12, 25},
+                          length_ms[] = {150, 250, 330, 380, 155, 260, 340, 335};
     (void)state;
     for (size_t k = 0; k < 4; k++) {
         mix m = {.apart_ns = every[k] * SECOND, .apart_again = true};
         for (size_t i = 0; i < 8; i++) {
-            add_job(&m, i % 2 ? ZI_SIM_BEEFY : ZI_SIM_TRIANGLE, 400 * MB, length_ms[i] * MS);
+            add_job(&m, i % 2 ? ZI_SIM_BEEFY : ZI_SIM_TRIANGLE, 400 * MB,
+                    length_ms[i] * MS);
             m.job[i].scaling = 1.0;
         }
         outcome t = run(&m, "temporal", 1.2, 300, 1), s = run(&m, "spatial", 1.2, 300, 1);
         for (int b = 0; b < 3; b++) {
             static const double part[] = {1.2, 0.8, 0.65};
             outcome             z = run(&m, "zico", part[b], 300, 1);
-            printf("eight that wander at %.2f, every %d s: temporal %.3f unlimited %.3f zico "
+            printf("eight that wander at %.2f, every %d s: temporal %.3f unlimited %.3f "
+                   "zico "
                    "%.3f, slowest %.3f\n",
-                   part[b], (int)every[k], t.total, s.total, z.total, slowest(&m, &z, &t));
+                   part[b], (int)every[k], t.total, s.total, z.total,
+                   slowest(&m, &z, &t));
             assert_true(captured(&z, &t, &s) >= 0.80);
             assert_true(slowest(&m, &z, &t) >= 1.0);
         }
