@@ -776,8 +776,8 @@ def report(results, opt):
         simulate(results.solo, names, found, total)
         over += [f"{mix} {k}" for k in check_budgets(found)]
     left_out = sum(w["others"] >= QUIET for w in results.windows)
-    print(f"\n{left_out} of {len(results.windows)} legs left out, as other programs ran, {moved} as the cores had moved; they were near each "
-          f"other for {results.near_part():.0%} of the time")
+    print(f"\n{left_out} of {len(results.windows)} legs left out, as other programs ran, {moved} as the cores had moved; "
+          f"they were near each other for {results.near_part():.0%} of the time")
     show_means(shown)
     show_aims(shown, over)
     if opt.json:

@@ -423,6 +423,19 @@ longest_delay(const zi_jobfile *file)
     return most;
 }
 
+/* Nobody else ever comes to a broker of our own, so its locks can go while it lingers. */
+static void
+remove_locks(const zi_os *os, const char *socket_path)
+{
+    static const char *const ends[] = {".lock", ".start"};
+    char                     path[ZI_RUNDIR_PATH_MAX + 8];
+
+    for (unsigned i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        snprintf(path, sizeof path, "%s%s", socket_path, ends[i]);
+        (void)os->unlink(os, path);
+    }
+}
+
 /* A broker of our own, on a socket of its own, for one run; it ends with its last job. */
 static zico_status
 private_broker(const zi_run_options *opt, const char *dir, const char *policy,
@@ -446,22 +459,12 @@ private_broker(const zi_run_options *opt, const char *dir, const char *policy,
     if (n < 0 || (size_t)n >= ZI_RUNDIR_PATH_MAX) return ZICO_E_LIMIT;
     snprintf(log, sizeof log, "%s/broker.log", dir);
     zico_status st = zi_ensure_broker(opt->os, &e, NULL, &why);
-    if (st < 0) fprintf(stderr, "zico run: %s\n", zi_str_get(&why));
+    if (st < 0) {
+        fprintf(stderr, "zico run: %s\n", zi_str_get(&why));
+        remove_locks(opt->os, socket_path);
+    }
     zi_str_free(&why);
     return st;
-}
-
-/* Nobody else ever comes to a broker of our own, so its locks can go while it lingers. */
-static void
-remove_locks(const zi_os *os, const char *socket_path)
-{
-    static const char *const ends[] = {".lock", ".start"};
-    char                     path[ZI_RUNDIR_PATH_MAX + 8];
-
-    for (unsigned i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        snprintf(path, sizeof path, "%s%s", socket_path, ends[i]);
-        (void)os->unlink(os, path);
-    }
 }
 
 /* The sum of what the jobs need alone: each runs a few steps with plenty of memory. */
@@ -645,7 +648,7 @@ compare_policies(const zi_run_options *opt, zi_jobfile *file, uint64_t budget)
     }
     if (n > 0 && history && !opt->json) zi_run_report(&res[n - 1], history, opt);
     zi_history_free(history);
-    zi_run_report_compare(res, n, opt->json);
+    if (n > 0) zi_run_report_compare(res, n, opt->json);
     zi_free(res);
     return code;
 }

@@ -54,6 +54,16 @@ class Names(Folder):
         for r in rows:
             self.assertEqual(0, r["failed"])
             self.assertTrue(0 < r["mean_wall_ns"] <= r["wall_ns"])
+        self.assert_no_locks()
+
+    def test_no_table_of_a_broker_that_cannot_start(self):
+        done = self.run_jobs("--compare", "--budget", "900T")
+        self.assertEqual(1, done.returncode, done.stderr)
+        self.assertIn("more than the device has", done.stderr)
+        self.assertEqual("", done.stdout)
+        self.assert_no_locks()
+
+    def assert_no_locks(self):
         self.assertEqual([], glob.glob(os.path.join(self.dir, "zico", "run-*.sock.*")), "locks left behind")
 
 

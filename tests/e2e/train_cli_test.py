@@ -186,6 +186,7 @@ class BadInput(Folder):
         self.refused(1, "the smallest possible is", "train", "resnet20", "--budget", "10M")
         self.refused(2, "behind 'infer'", "infer")
         self.refused(2, "mlp", "infer", "mlq")
+        self.refused(2, "1 to 64", "train", "mlp", "--prefetch", "0")
         self.assertEqual([], os.listdir(self.dir))
 
     def test_bad_files(self):

@@ -317,8 +317,7 @@ eight_that_wander(void **state)
             static const double part[] = {1.2, 0.8, 0.65};
             outcome             z = run(&m, "zico", part[b], 300, 1);
             printf("eight that wander at %.2f, every %d s: temporal %.3f unlimited %.3f "
-                   "zico "
-                   "%.3f, slowest %.3f\n",
+                   "zico %.3f, slowest %.3f\n",
                    part[b], (int)every[k], t.total, s.total, z.total,
                    slowest(&m, &z, &t));
             assert_true(captured(&z, &t, &s) >= 0.80);
