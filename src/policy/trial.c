@@ -10,6 +10,7 @@
 #define SETTLE      1.0  /* ... after so many, if it was the other way before          */
 #define SURE_RATE   1.10 /* of turns: sharing that does so much is not in doubt          */
 #define WORTH       1.02 /* of turns: what sharing must do; nobody loses by turns         */
+#define WORSE       0.97 /* of what goes on: the other way, if that needs no second look   */
 #define TRIAL       4u   /* epochs, half of them of sharing and half of turns           */
 #define PRESUMED    1.03 /* of turns: sharing, before anything was tried                */
 #define MEMORY      4u   /* trials that what is believed is the mean of, about          */
@@ -150,9 +151,10 @@ judge_epoch(const look *l, double rate)
     }
     double shared = rate_of(t, l->v, false, true), turns = rate_of(t, l->v, true, true);
     bool   clear = shared >= SURE_RATE * turns || turns >= SURE_RATE * shared;
-    if (t->n_tried == TRIAL || clear) {
+    bool   worse = t->choice ? shared <= WORSE * turns : turns <= WORSE * shared;
+    if (t->n_tried == TRIAL || clear || worse) {
         believe(t, shared, turns, clear);
-        go_on_with(t, t->ratio <= WORTH, clear);
+        go_on_with(t, t->ratio <= WORTH, clear || worse);
     }
 }
 

@@ -1,0 +1,103 @@
+/* trial_test.c -- what pays is found, what does not costs little, and a change is noticed. */
+#include "policy/trial.h"
+#include "test.h"
+
+#define STEP_NS 100000000.0 /* of each of two jobs, alone */
+
+/* A machine on which two jobs side by side do `gain` of what they do in turn. */
+typedef struct machine {
+    zi_trial    t;
+    zi_job_view job[2];
+    zi_view     v;
+    double      now_ns;
+    int         n_ended;
+} machine;
+
+static void
+begin(machine *m)
+{
+    *m = (machine){.now_ns = 1};
+    for (int i = 0; i < 2; i++)
+        m->job[i] = (zi_job_view){.id = (zi_job_id)i,
+                                  .state = ZI_JOB_IDLE,
+                                  .solo_step_ns = (uint64_t)STEP_NS};
+    m->v = (zi_view){.job = m->job, .n_jobs = 2};
+    zi_trial_begin(&m->t, 1);
+}
+
+/* The part of the next so many seconds in which they were side by side. */
+static double
+share_for(machine *m, double seconds, double gain)
+{
+    double end_ns = m->now_ns + seconds * 1e9, shared_ns = 0, begin_ns = m->now_ns;
+
+    while (m->now_ns < end_ns) {
+        double step_ns = m->t.turns ? STEP_NS : STEP_NS / gain;
+        if (!m->t.turns) shared_ns += step_ns;
+        m->now_ns += step_ns;
+        zi_trial_step_ended(&m->t, m->job[m->n_ended++ % 2].id);
+        zi_trial_look(&m->t, &m->v, (uint64_t)m->now_ns, STEP_NS, true);
+    }
+    return shared_ns / (m->now_ns - begin_ns);
+}
+
+/* Sharing that does a twentieth less than turns is looked at now and then, and briefly. */
+static void
+loss_is_looked_at_briefly(void **state)
+{
+    machine m;
+
+    (void)state;
+    begin(&m);
+    double first = share_for(&m, 60, 0.94), later = share_for(&m, 240, 0.94);
+    printf("side by side for %.3f of the first minute, %.3f of four more\n", first, later);
+    assert_true(m.t.choice);
+    assert_true(first < 0.08);
+    assert_true(later > 0);
+    assert_true(later < 0.025);
+}
+
+/* Sharing that gains goes on, whether that is clear at once or not. */
+static void
+gain_is_kept(void **state)
+{
+    static const double gain[] = {1.04, 1.08, 1.25};
+    machine             m;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        begin(&m);
+        share_for(&m, 30, gain[i]);
+        double part = share_for(&m, 240, gain[i]);
+        printf("gain %.2f: side by side for %.3f of the time\n", gain[i], part);
+        assert_false(m.t.choice);
+        assert_true(part > 0.93);
+    }
+}
+
+/* Where sharing begins to pay, or pays no longer, the next trials tell. */
+static void
+change_is_noticed(void **state)
+{
+    machine m;
+
+    (void)state;
+    begin(&m);
+    share_for(&m, 120, 0.9);
+    assert_true(m.t.choice);
+    share_for(&m, 90, 1.2);
+    assert_false(m.t.choice);
+    share_for(&m, 90, 0.85);
+    assert_true(m.t.choice);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(loss_is_looked_at_briefly),
+        cmocka_unit_test(gain_is_kept),
+        cmocka_unit_test(change_is_noticed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
