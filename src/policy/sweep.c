@@ -1,26 +1,26 @@
-/* sweep.c -- one k-way merge over the events of all jobs; O(E log k) for E events. */
+/* sweep.c -- one k-way merge over the events of all that run, O(E log k) for E events, and a walk over the
+ * result for each try. */
 #include "policy/sweep.h"
 
 #include "base/check.h"
 
-#define RUNNERS_MAX 256u /* jobs inside a step that are looked at one by one */
-#define TRIES_MAX   12u /* shifts of the starter; the delay is a lower bound after that */
+#define RUNNERS_MAX 256u  /* jobs inside a step that are looked at one by one */
+#define STAIRS_MAX  4096u /* events of all of them */
+#define TRIES_MAX   12u   /* walks over its tide; the delay is a lower bound after that */
 #define ASTRAY_PART                                                                      \
     4u /* of the peak: who holds so much more or less is not on its tide */
 #define NEVER UINT64_MAX
 
 /* One job's future: an iterator over what is left of its tide, and its end. */
 typedef struct walk {
-    const zi_tide *tide; /* NULL: reserves `flat` */
+    const zi_tide *tide; /* NULL: holds what it holds */
     uint32_t       next;
-    uint64_t       height;   /* of the tide before point `next`           */
-    uint64_t       above;    /* kept for it on top                        */
-    uint64_t       pos_ns;   /* where it stands on its tide               */
-    uint64_t       shift_ns; /* the starter's delay                       */
-    uint64_t       use;      /* bytes it holds where the sweep stands     */
-    uint64_t       flat;     /* to be taken at once when it begins        */
-    uint64_t       at_ns;    /* of the next event, from now; NEVER: none  */
-    uint64_t       then;     /* what it holds after it                    */
+    uint64_t       height; /* of the tide before point `next`           */
+    uint64_t       above;  /* kept for it on top                        */
+    uint64_t       pos_ns; /* where it stands on its tide               */
+    uint64_t       use;    /* bytes it holds where the sweep stands     */
+    uint64_t       at_ns;  /* of the next event, from now; NEVER: none  */
+    uint64_t       then;   /* what it holds after it                    */
 } walk;
 
 /* Where a running job stands on its tide: the first point that is still to come, told by all that
@@ -46,7 +46,7 @@ place(const zi_job_view *j, uint64_t *ret_height)
 static uint64_t
 from_now(const walk *w, uint64_t on_tide_ns)
 {
-    return (on_tide_ns > w->pos_ns ? on_tide_ns - w->pos_ns : 0) + w->shift_ns;
+    return on_tide_ns > w->pos_ns ? on_tide_ns - w->pos_ns : 0;
 }
 
 /* Moves to the next event; the last one is the step's end, which gives back whatever is held
@@ -55,13 +55,7 @@ static void
 advance(walk *w)
 {
     w->at_ns = NEVER;
-    if (!w->tide) {
-        if (w->flat == 0) return;
-        w->then = w->use + w->flat;
-        w->at_ns = w->shift_ns;
-        w->flat = 0;
-        return;
-    }
+    if (!w->tide) return;
     if (w->next < w->tide->n_points) {
         const zi_tide_point *p = &w->tide->point[w->next++];
         w->height += (uint64_t)p->delta_bytes;
@@ -74,16 +68,6 @@ advance(walk *w)
         w->then = 0;
         w->at_ns = from_now(w, w->tide->length_ns);
     }
-}
-
-/* Books the walk's event; returns the new sum of which it is a part. */
-static uint64_t
-pass(walk *w, uint64_t sum)
-{
-    sum += w->then - w->use;
-    w->use = w->then;
-    advance(w);
-    return sum;
 }
 
 static bool
@@ -128,18 +112,34 @@ open_runner(walk *w, const zi_job_view *j)
     advance(w);
 }
 
+/* One that begins right now. */
 static void
-open_starter(walk *w, const zi_job_view *j, uint64_t shift_ns)
+open_beginner(walk *w, const zi_job_view *j)
 {
-    *w = (walk){.shift_ns = shift_ns};
+    *w = (walk){0};
     if (predictable(j))
         w->tide = j->tide;
     else
-        w->flat = j->claim_bytes;
+        w->use = j->claim_bytes;
     advance(w);
 }
 
-/* -- the merge: a heap of walks by time, rises first at equal times ----------------------- */
+/* -- the others: one curve ------------------------------------------------------------------ */
+
+/* What all of them hold together from a time on. */
+typedef struct stair {
+    uint64_t at_ns;
+    uint64_t bytes;
+    uint64_t most_bytes; /* on this one and all after it */
+} stair;
+
+typedef struct others {
+    walk   walk[RUNNERS_MAX];
+    walk  *heap[RUNNERS_MAX]; /* by time, rises first at equal times */
+    size_t n;
+    stair  stair[STAIRS_MAX];
+    size_t n_stairs; /* the first one is what they hold now */
+} others;
 
 static bool
 before(const walk *a, const walk *b)
@@ -163,16 +163,63 @@ sink(walk **heap, size_t n, size_t at)
     }
 }
 
-typedef struct sweep {
-    walk     others_now[RUNNERS_MAX]; /* each try begins with them */
-    uint64_t held_now;                /* ... and with what they hold */
-    size_t   n_others;
-    walk     walk[RUNNERS_MAX + 1];
-    walk    *heap[RUNNERS_MAX + 1];
-    size_t   n;
-    uint64_t room, others;
-    walk    *starter;
-} sweep;
+/* From what they hold now to the last one's end; after that nobody is looked at. */
+static void
+merge(others *o, uint64_t now_bytes)
+{
+    stair at = {.bytes = now_bytes};
+
+    for (size_t i = o->n / 2; i-- > 0;) sink(o->heap, o->n, i);
+    o->stair[0] = at;
+    o->n_stairs = 1;
+    for (walk *w; o->n > 0 && (w = o->heap[0])->at_ns != NEVER;) {
+        at.at_ns = w->at_ns;
+        at.bytes += w->then - w->use;
+        o->stair[o->n_stairs++] = at;
+        w->use = w->then;
+        advance(w);
+        sink(o->heap, o->n, 0);
+    }
+    for (size_t i = o->n_stairs; i-- > 0;) {
+        if (o->stair[i].bytes > at.most_bytes) at.most_bytes = o->stair[i].bytes;
+        o->stair[i].most_bytes = at.most_bytes;
+    }
+}
+
+/* Whose events are too many to be merged reserves its claim, too. */
+static void
+open_others(others *o, const zi_view *v, const zi_sweep_ask *ask)
+{
+    size_t   n_events = 1;
+    uint64_t now_bytes = 0;
+
+    o->n = 0;
+    for (size_t i = 0; i < v->n_jobs; i++) {
+        const zi_job_view *j = &v->job[i];
+        if (i == ask->starter || (i != ask->also && j->state != ZI_JOB_RUNNING)) continue;
+        n_events += j->tide ? j->tide->n_points + 1 : 1;
+        if (o->n == RUNNERS_MAX || n_events > STAIRS_MAX) {
+            now_bytes += j->claim_bytes > j->step_bytes ? j->claim_bytes : j->step_bytes;
+            continue;
+        }
+        walk *w = o->heap[o->n] = &o->walk[o->n];
+        if (i == ask->also)
+            open_beginner(w, j);
+        else
+            open_runner(w, j);
+        now_bytes += w->use;
+        o->n++;
+    }
+    merge(o, now_bytes);
+}
+
+/* -- tries: the starter's tide over that curve, later and later ----------------------------- */
+
+/* What the starter holds for a while. */
+typedef struct hold {
+    uint64_t from_ns, until_ns;
+    uint64_t bytes;
+} hold;
 
 /* Bytes that stay whatever steps do. */
 static uint64_t
@@ -188,95 +235,66 @@ permanent(const zi_view *v, const zi_sweep_ask *ask)
     return sum;
 }
 
-static void
-open_others(sweep *s, const zi_view *v, const zi_sweep_ask *ask)
-{
-    uint64_t stays = permanent(v, ask);
-
-    s->n_others = 0;
-    s->held_now = 0;
-    s->room = v->budget_bytes > stays ? v->budget_bytes - stays : 0;
-    for (size_t i = 0; i < v->n_jobs && s->n_others < RUNNERS_MAX; i++) {
-        const zi_job_view *j = &v->job[i];
-        if (i == ask->starter || (i != ask->also && j->state != ZI_JOB_RUNNING)) continue;
-        walk *w = &s->others_now[s->n_others++];
-        if (i == ask->also)
-            open_starter(w, j, 0);
-        else
-            open_runner(w, j);
-        s->held_now += w->use;
-    }
-}
-
-static void
-begin_try(sweep *s, const zi_job_view *starter, uint64_t shift_ns)
-{
-    s->others = s->held_now;
-    s->n = s->n_others + 1;
-    for (size_t i = 0; i < s->n; i++) s->heap[i] = &s->walk[i];
-    for (size_t i = 0; i < s->n_others; i++) s->walk[i] = s->others_now[i];
-    s->starter = &s->walk[s->n_others];
-    open_starter(s->starter, starter, shift_ns);
-    for (size_t i = s->n / 2; i-- > 0;) sink(s->heap, s->n, i);
-}
-
-/* Walks on until the sum passes the room; true: it never does.  Else *ret_at is when.  What
- * the others do among themselves before the starter holds anything is not its concern. */
-static bool
-run_sweep(sweep *s, uint64_t *ret_at)
-{
-    uint64_t at = 0;
-
-    for (;;) {
-        walk *w = s->heap[0];
-        if (s->starter->use > 0 && s->others + s->starter->use > s->room) {
-            *ret_at = at;
-            return false;
-        }
-        if (w->at_ns == NEVER) return true;
-        if (s->starter->at_ns == NEVER && s->starter->use == 0) return true;
-        at = w->at_ns;
-        if (w == s->starter)
-            (void)pass(w, w->use);
-        else
-            s->others = pass(w, s->others);
-        sink(s->heap, s->n, 0);
-    }
-}
-
-/* After a conflict at `at`: when have the others sunk enough for what the starter then holds?
- * NEVER: not while they run, as far as their tides tell. */
+/* By how much later must it begin to hold so much?  0: there is room all the while; NEVER: there will be
+ * none, as far as the others' tides tell.  What they return in the very moment is not there yet.  *at is
+ * the stair to look from, and is moved on to where this begins. */
 static uint64_t
-when_sunk(sweep *s, uint64_t at)
+delay_of(const hold *h, const others *o, uint64_t room, size_t *at)
 {
-    while (s->others + s->starter->use > s->room) {
-        walk *next = NULL;
-        for (size_t i = 0; i < s->n; i++) {
-            walk *w = s->heap[i];
-            if (w == s->starter || w->at_ns == NEVER) continue;
-            if (!next || before(w, next)) next = w;
-        }
-        if (!next) return NEVER;
-        if (next->at_ns > at) at = next->at_ns;
-        s->others = pass(next, s->others);
+    const stair *s = &o->stair[*at], *last = &o->stair[o->n_stairs - 1];
+    uint64_t     delay = 0;
+
+    while (s < last && s[1].at_ns < h->from_ns) s++;
+    *at = (size_t)(s - o->stair);
+    for (;; s++) {
+        bool crowded = h->bytes + s->bytes > room;
+        if (s == last) return crowded ? NEVER : delay;
+        if (crowded)
+            delay = s[1].at_ns - h->from_ns + 1;
+        else if (s[1].at_ns > h->until_ns)
+            return delay;
     }
-    return at;
+}
+
+/* Nothing that it holds may begin before there is room for it: each hold moves the whole step on, if it
+ * must.  Those before it have moved, too, then, and are to be looked at again. */
+static uint64_t
+move_on(const zi_job_view *j, uint64_t shift_ns, const others *o, uint64_t room)
+{
+    const zi_tide *t = j->tide;
+    uint64_t       height = 0, delay = 0;
+    size_t         at = 0;
+
+    if (!predictable(j)) {
+        hold h = {.from_ns = shift_ns, .until_ns = NEVER, .bytes = j->claim_bytes};
+        if (h.bytes > 0) delay = delay_of(&h, o, room, &at);
+        return delay < NEVER ? shift_ns + delay : NEVER;
+    }
+    for (uint32_t k = 0; k < t->n_points && delay < NEVER; k++) {
+        uint64_t until = k + 1 < t->n_points ? t->point[k + 1].at_ns : t->length_ns;
+        height += (uint64_t)t->point[k].delta_bytes;
+        if (height == 0 || height + o->stair[at].most_bytes <= room) continue;
+        hold h = {.from_ns = shift_ns + t->point[k].at_ns,
+                  .until_ns = shift_ns + until,
+                  .bytes = height};
+        delay = delay_of(&h, o, room, &at);
+        shift_ns += delay;
+    }
+    return delay < NEVER ? shift_ns : NEVER;
 }
 
 uint64_t
 zi_sweep_delay(const zi_view *v, const zi_sweep_ask *ask)
 {
-    sweep    s;
-    uint64_t shift = ask->from_ns;
+    others   o;
+    uint64_t shift = ask->from_ns, stays = permanent(v, ask);
+    uint64_t room = v->budget_bytes > stays ? v->budget_bytes - stays : 0;
 
-    open_others(&s, v, ask);
-    for (unsigned i = 0; i < TRIES_MAX; i++) {
-        uint64_t at;
-        begin_try(&s, &v->job[ask->starter], shift);
-        if (run_sweep(&s, &at)) return shift;
-        uint64_t sunk = when_sunk(&s, at);
-        if (sunk == NEVER) return NEVER;
-        shift += sunk > at ? sunk - at : 1;
+    open_others(&o, v, ask);
+    for (unsigned i = 0; i < TRIES_MAX && shift < NEVER; i++) {
+        uint64_t before_it = shift;
+        shift = move_on(&v->job[ask->starter], shift, &o, room);
+        if (shift == before_it) break;
     }
     return shift;
 }

@@ -50,7 +50,8 @@ loss_is_looked_at_briefly(void **state)
     (void)state;
     begin(&m);
     double first = share_for(&m, 60, 0.94), later = share_for(&m, 240, 0.94);
-    printf("side by side for %.3f of the first minute, %.3f of four more\n", first, later);
+    printf("side by side for %.3f of the first minute, %.3f of four more\n", first,
+           later);
     assert_true(m.t.choice);
     assert_true(first < 0.08);
     assert_true(later > 0);
@@ -99,5 +100,5 @@ main(void)
         cmocka_unit_test(gain_is_kept),
         cmocka_unit_test(change_is_noticed),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return t_main(tests);
 }
