@@ -101,16 +101,18 @@ the_others_finish(void **state)
 
 /* Mixes that once went wrong: a newcomer sent away as it joined; a stuck step behind an old
  * request; a job told to leave that waited; freed memory taken by another; a first step begun
- * without a region left, beside a job that was still loading. */
+ * without a region left, beside a job that was still loading; one moved out again on its way in, for which
+ * all others waited. */
 static void
 once_wrong(void **state)
 {
-    static const uint64_t seed[] = {88,   153,  229,      385,      410,
-                                    5351, 5788, 20240617, 20241152, 20254038};
+    static const uint64_t seed[] = {88,   153,      229,      385,      410,     5351,
+                                    5788, 20240617, 20241152, 20254038, 20240996};
 
     (void)state;
     for (size_t i = 0; i < sizeof seed / sizeof *seed; i++) run_mix(seed[i], 0);
     run_mix(20243514, 0.4);
+    run_mix(20242319, 0.4);
 }
 
 int
