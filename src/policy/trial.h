@@ -2,12 +2,12 @@
  *
  * MEASURED Work done per time, in solo time, epoch by epoch (five of the longest steps, after one to
  *          settle), for sharing and for taking turns, next to each other, as machines are faster at one
- *          time than at another; once each where there is no doubt, else twice.  Steps are counted, and
- *          weighed by what a step takes alone only when the two are compared, as that becomes known
- *          better all the while.
+ *          time than at another; once each where there is no doubt, or where the other way does 3 % less
+ *          than what goes on, else twice.  Steps are counted, and weighed by what a step takes alone
+ *          only when the two are compared, as that becomes known better all the while.
  * CHOSEN   Sharing, if it does 2 % more than turns in the mean of the last trials (before the first one
  *          it is held to do 3 % more), else turns: nobody loses by those.  That goes on for 8, 16, ... 64
- *          epochs until the next trial; four times as many as before if there was no doubt.  Sharing
+ *          epochs until the next trial; four times as many as before if once was enough.  Sharing
  *          that does a tenth more than turns did goes on for 32 epochs; then turns are tried all the
  *          same, as machines change (a virtual one's cores move) and nobody is seen alone while all
  *          share.

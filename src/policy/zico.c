@@ -51,7 +51,8 @@
  *          as time goes by, and what it was owed goes the same way.
  * WE DROP  The wait quantum (the sweep computes the delay), pairs (all jobs share one
  *          budget), the offline search for in-flight limits (the client's matter).
- * CHECKED  zico_policy_test.c: on random mixes at 65 % never below taking turns by more than
+ * CHECKED  sweep_test.c: that the delay is the smallest; trial_test.c: what a trial costs and finds;
+ *          zico_policy_test.c: on random mixes at 65 % never below taking turns by more than
  *          2 %, no job below 0.96 of its temporal share, long beside short; random_mixes_test.c
  *          that no promise breaks under noise, bursts and deaths.
  * COST     O(E log k) a sweep of E events and k running jobs; at most CANDIDATES x (VICTIMS + 1)
