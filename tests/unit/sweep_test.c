@@ -178,11 +178,32 @@ delay_is_the_smallest(void **state)
     assert_true(n_never > n / 80);
 }
 
+/* More jobs than are looked at one by one: the others reserve what they claim. */
+static void
+nobody_is_forgotten(void **state)
+{
+    enum { N = 400, CLAIM = 10 };
+    static zi_job_view job[N + 1];
+    zi_view            v = {.job = job, .n_jobs = N + 1};
+    zi_sweep_ask       ask = {.also = SIZE_MAX};
+
+    (void)state;
+    for (size_t i = 0; i <= N; i++)
+        job[i] = (zi_job_view){.id = (zi_job_id)i,
+                               .state = i ? ZI_JOB_RUNNING : ZI_JOB_ASKING,
+                               .claim_bytes = CLAIM};
+    v.budget_bytes = (N + 1) * CLAIM;
+    assert_int_equal(0, zi_sweep_delay(&v, &ask));
+    v.budget_bytes--;
+    assert_true(zi_sweep_delay(&v, &ask) == UINT64_MAX);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(delay_is_the_smallest),
+        cmocka_unit_test(nobody_is_forgotten),
     };
     return t_main(tests);
 }
