@@ -517,7 +517,7 @@ class Aims:
     def show(self):
         print("\naims:")
         for aim, cases in self.cases.items():
-            missed = [f"{name} {figure:.2f}" for name, figure, reached in cases if not reached]
+            missed = [f"{name} {figure:.3f}" for name, figure, reached in cases if not reached]
             print(f"  {aim}: " + (f"MISSED by {len(missed)} of {len(cases)}: " + ", ".join(missed) if missed
                                   else f"reached by all {len(cases)}"))
 
