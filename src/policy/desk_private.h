@@ -68,10 +68,9 @@ typedef struct zi_desk_row {
     bool     sink_astray; /* ... the present one did not */
 
     bool     paused, suspend_wanted, leaving, suspended, by_ladder;
-    uint64_t kept_ns; /* since when it is paused or out; as status shows it */
-    bool     adopted; /* after a restart, until its next step begins */
-    bool
-        returning; /* after a suspension, until its next step begins or it is out again */
+    uint64_t kept_ns;   /* since when it is paused or out; as status shows it */
+    bool     adopted;   /* after a restart, until its next step begins */
+    bool     returning; /* from a suspension, until a step begins or it is out again */
     uint64_t out_bytes; /* what it moved out, as the ledger knew it; 0: unknown */
     bool broken_off;    /* refused memory inside a step: what ends now is a part of one */
     uint64_t

@@ -553,8 +553,9 @@ zi_desk_suspended(zi_desk *d, zi_job_id job, zico_status outcome, uint64_t now_n
         j->by_ladder = true; /* nobody remembers why: let back when there is room */
     j->leaving = false;
     j->suspended = outcome == ZICO_OK;
-    if (j->suspended) j->returning = false; /* it may have been on its way in */
-    if (!j->suspended) { /* it stays and goes on; not asked again */
+    if (j->suspended) {
+        j->returning = false; /* it may have been on its way in */
+    } else {                  /* it stays and goes on; not asked again */
         j->by_ladder = j->paused = false;
         zi_desk_view_of(d, job)->can_suspend = false;
     }

@@ -2,8 +2,6 @@
  * result for each try. */
 #include "policy/sweep.h"
 
-#include "base/check.h"
-
 #define RUNNERS_MAX 256u  /* jobs inside a step that are looked at one by one */
 #define STAIRS_MAX  4096u /* events of all of them */
 #define TRIES_MAX   12u   /* walks over its tide; the delay is a lower bound after that */
@@ -163,7 +161,7 @@ sink(walk **heap, size_t n, size_t at)
     }
 }
 
-/* From what they hold now to the last one's end; after that nobody is looked at. */
+/* From what they hold now to the end of the last of them. */
 static void
 merge(others *o, uint64_t now_bytes)
 {

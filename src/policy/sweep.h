@@ -1,7 +1,7 @@
 /* policy/sweep.h -- would this job's step fit beside what remains of the others' steps?
  *
- * The sweep walks forward in time over the remaining events of all running jobs and the
- * whole tide of the starter, and stops where the sum passes the budget.
+ * The remaining events of all running jobs are merged into one curve.  The sweep walks over it with the
+ * whole tide of the starter, and moves that to a later time where the sum would pass the budget.
  *
  * POSITION  of a running job is known by the bytes it has taken and returned since its step
  *           began, never by the clock alone: a point of its tide is over when as many bytes have

@@ -68,7 +68,7 @@ class Promise(unittest.TestCase):
 
     def test_both_break_it(self):
         """Each sees its own bytes in every block, also when it was moved out in between."""
-        for _ in range(8):  # whether they meet is chance; mostly they do in the first two
+        for _ in range(8):  # whether they meet is chance
             if self.both_break_it() > 0:
                 return
         self.fail("nobody stepped aside in eight runs")

@@ -13,10 +13,11 @@
 typedef struct scene {
     zi_tide     tide[JOBS_MAX];
     zi_job_view job[JOBS_MAX];
+    uint32_t    next[JOBS_MAX]; /* point of its tide that is still to come */
     zi_view     v;
 } scene;
 
-/* Up and down at random, at times together, and all is returned. */
+/* Up and down at random, at times together; what is left goes at the end. */
 static void
 make_tide(zi_tide *t)
 {
@@ -63,7 +64,8 @@ make_scene(scene *s)
         }
         if (j->state == ZI_JOB_ASKING) continue;
         j->above_bytes = t_rand_below(3);
-        for (uint64_t k = t_rand_below(t->n_points + 1); k-- > 0;) {
+        s->next[i] = (uint32_t)t_rand_below(t->n_points + 1);
+        for (uint32_t k = 0; k < s->next[i]; k++) {
             int64_t by = t->point[k].delta_bytes;
             *(by > 0 ? &j->taken_bytes : &j->returned_bytes) +=
                 (uint64_t)(by > 0 ? by : -by);
@@ -113,15 +115,9 @@ lay_others(const scene *s, uint64_t sum[MOMENTS])
     memset(sum, 0, MOMENTS * sizeof *sum);
     for (size_t i = 1; i < s->v.n_jobs; i++) {
         const zi_job_view *j = &s->job[i];
-        uint64_t           moved = j->taken_bytes + j->returned_bytes, done = 0;
-        uint32_t           next = 0;
-        for (; next < j->tide->n_points; next++) {
-            int64_t by = j->tide->point[next].delta_bytes;
-            if (done + (uint64_t)(by > 0 ? by : -by) > moved) break;
-            done += (uint64_t)(by > 0 ? by : -by);
-        }
-        uint64_t last = next ? j->tide->point[next - 1].at_ns : 0;
-        uint64_t until =
+        uint32_t           next = s->next[i];
+        uint64_t           last = next ? j->tide->point[next - 1].at_ns : 0;
+        uint64_t           until =
             next < j->tide->n_points ? j->tide->point[next].at_ns : j->tide->length_ns;
         uint64_t pos = last + j->clock_ns < until ? last + j->clock_ns : until;
         if (j->repeats)
@@ -198,12 +194,42 @@ nobody_is_forgotten(void **state)
     assert_true(zi_sweep_delay(&v, &ask) == UINT64_MAX);
 }
 
+/* More events than are merged: the same. */
+static void
+events_beyond_the_table(void **state)
+{
+    enum { N = 60, PEAK = 10 };
+    static zi_job_view job[N + 1];
+    zi_tide            t = {.n_points = ZI_TIDE_POINTS_MAX, .peak_bytes = PEAK};
+    zi_view            v = {.job = job, .n_jobs = N + 1};
+    zi_sweep_ask       ask = {.also = SIZE_MAX};
+
+    (void)state;
+    for (uint32_t k = 0; k < t.n_points; k++)
+        t.point[k] = (zi_tide_point){.at_ns = k, .delta_bytes = k % 2 ? -PEAK : PEAK};
+    t.length_ns = t.n_points;
+    for (size_t i = 0; i <= N; i++)
+        job[i] = (zi_job_view){.id = (zi_job_id)i,
+                               .state = i ? ZI_JOB_RUNNING : ZI_JOB_ASKING,
+                               .tide = &t,
+                               .repeats = true,
+                               .claim_bytes = PEAK};
+    v.budget_bytes = (N + 1) * PEAK;
+    assert_int_equal(0, zi_sweep_delay(&v, &ask));
+    v.budget_bytes--; /* those that are merged end, and then there is room */
+    assert_true(zi_sweep_delay(&v, &ask) > 0);
+    assert_true(zi_sweep_delay(&v, &ask) < UINT64_MAX);
+    v.budget_bytes = 20 * PEAK; /* less than those that are not reserve */
+    assert_true(zi_sweep_delay(&v, &ask) == UINT64_MAX);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(delay_is_the_smallest),
         cmocka_unit_test(nobody_is_forgotten),
+        cmocka_unit_test(events_beyond_the_table),
     };
     return t_main(tests);
 }
