@@ -10,11 +10,11 @@
 #define SETTLE      1.0  /* ... after so many, if it was the other way before          */
 #define SURE_RATE   1.10 /* of turns: sharing that does so much is not in doubt          */
 #define WORTH       1.02 /* of turns: what sharing must do; nobody loses by turns         */
-#define WORSE       0.97 /* of what goes on: the other way, if that needs no second look   */
-#define TRIAL       4u   /* epochs, half of them of sharing and half of turns           */
+#define WORSE       0.97 /* of what goes on: the other way, if that is not in doubt       */
+#define TRIAL       3u /* epochs: what goes on, the other way, what goes on             */
 #define PRESUMED    1.03 /* of turns: sharing, before anything was tried                */
 #define MEMORY      4u   /* trials that what is believed is the mean of, about          */
-#define EPOCHS_MIN  8u   /* what did more goes on for so many before the next one       */
+#define EPOCHS_MIN  4u   /* what did more goes on for so many before the next one       */
 #define EPOCHS_MAX  64u  /* ... doubled each time that it is confirmed, at most         */
 #define EPOCHS_SURE 32u  /* ... for so many                                            */
 
@@ -95,10 +95,11 @@ believe(zi_trial *t, double shared, double turns, bool clear)
 static void
 go_on_with(zi_trial *t, bool turns, bool clear)
 {
-    uint32_t more = clear ? 4 : 2; /* times as long as before: there was no doubt */
-
-    if (t->choice != turns) t->n_next = EPOCHS_MIN / 2;
-    t->n_next = more * t->n_next < EPOCHS_MAX ? more * t->n_next : EPOCHS_MAX;
+    if (t->choice != turns)
+        t->n_next = EPOCHS_MIN;
+    else
+        t->n_next *= clear ? 4 : 2; /* there was no doubt, or there was */
+    if (t->n_next > EPOCHS_MAX) t->n_next = EPOCHS_MAX;
     t->turns = t->choice = turns;
     t->n_left = t->n_next;
 }
@@ -115,7 +116,7 @@ measure_epoch(const look *l)
         zi_tried          *a = &t->job[j->id];
         double             now = (a->done + part_done(j)) / passed;
         double            *mine = &a->per_ns[t->turns];
-        a->tried[t->turns] += now;
+        a->last = now;
         *mine = t->seen[t->turns] ? *mine + (now - *mine) / 3 : now;
         sum += now * zi_policy_solo_ns(j);
     }
@@ -123,13 +124,17 @@ measure_epoch(const look *l)
     return sum;
 }
 
+/* One epoch more of the present trial: what goes on, the other way, what goes on again, so that drift
+ * cancels out and the other way costs one epoch. */
 static void
-begin_trial(zi_trial *t)
+add_to_trial(zi_trial *t)
 {
-    t->n_left = t->n_tried = 0;
-    t->turns = !t->turns;
-    for (size_t i = 0; i < ZI_LEDGER_JOBS_MAX; i++)
-        t->job[i].tried[false] = t->job[i].tried[true] = 0;
+    for (size_t i = 0; i < ZI_LEDGER_JOBS_MAX; i++) {
+        zi_tried *a = &t->job[i];
+        if (t->n_tried == 0) a->tried[false] = a->tried[true] = 0;
+        a->tried[t->turns] += a->last / (t->turns == t->choice ? TRIAL - 1 : 1);
+    }
+    t->n_tried++;
 }
 
 /* Sharing or taking turns next, and for how long? */
@@ -142,20 +147,19 @@ judge_epoch(const look *l, double rate)
     if (t->n_left > 0) {
         bool sure = !t->turns && rate >= SURE_RATE * rate_of(t, l->v, true, false);
         if (sure && t->n_sharing < EPOCHS_SURE) return;
-        if (--t->n_left == 0) begin_trial(t);
-        return;
+        if (--t->n_left > 0) return;
+        t->n_tried = 0;
     }
-    if (++t->n_tried % 2) {
-        t->turns = !t->turns; /* one, the other twice, the one again: drift cancels out */
+    add_to_trial(t);
+    if (t->n_tried < TRIAL) {
+        t->turns = !t->turns;
         return;
     }
     double shared = rate_of(t, l->v, false, true), turns = rate_of(t, l->v, true, true);
     bool   clear = shared >= SURE_RATE * turns || turns >= SURE_RATE * shared;
     bool   worse = t->choice ? shared <= WORSE * turns : turns <= WORSE * shared;
-    if (t->n_tried == TRIAL || clear || worse) {
-        believe(t, shared, turns, clear);
-        go_on_with(t, t->ratio <= WORTH, clear || worse);
-    }
+    believe(t, shared, turns, clear);
+    go_on_with(t, t->ratio <= WORTH, clear || worse);
 }
 
 /* After a change steps that began in the other way end first, and a command's threads are as many as

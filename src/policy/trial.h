@@ -2,17 +2,18 @@
  *
  * MEASURED Work done per time, in solo time, epoch by epoch (five of the longest steps, after one to
  *          settle), for sharing and for taking turns, next to each other, as machines are faster at one
- *          time than at another; once each where there is no doubt, or where the other way does 3 % less
- *          than what goes on, else twice.  Steps are counted, and weighed by what a step takes alone
- *          only when the two are compared, as that becomes known better all the while.
+ *          time than at another: what goes on, the other way once, what goes on again.  Steps are
+ *          counted, and weighed by what a step takes alone only when the two are compared, as that
+ *          becomes known better all the while.
  * CHOSEN   Sharing, if it does 2 % more than turns in the mean of the last trials (before the first one
- *          it is held to do 3 % more), else turns: nobody loses by those.  That goes on for 8, 16, ... 64
- *          epochs until the next trial; four times as many as before if once was enough.  Sharing
- *          that does a tenth more than turns did goes on for 32 epochs; then turns are tried all the
- *          same, as machines change (a virtual one's cores move) and nobody is seen alone while all
- *          share.
+ *          it is held to do 3 % more), else turns: nobody loses by those.  That goes on for 4, 8, ... 64
+ *          epochs until the next trial; four times as many as before, not twice, if there was no doubt
+ *          (a tenth between the two, or 3 % less for the other way).  Sharing that does a tenth more
+ *          than turns did goes on for 32 epochs; then turns are tried all the same, as machines change
+ *          (a virtual one's cores move) and nobody is seen alone while all share.
  * ANEW     when somebody joins or leaves or the budget changes; the first epoch after that does not
- *          count, as memory is touched for the first time.
+ *          count, as memory is touched for the first time.  What each job's first steps beside others
+ *          take does not count either: the caller says so.
  */
 #ifndef ZI_POLICY_TRIAL_H
 #define ZI_POLICY_TRIAL_H
@@ -22,7 +23,8 @@
 typedef struct zi_tried {
     double done;      /* steps in this epoch, with the parts of those across its bounds */
     double per_ns[2]; /* steps in an epoch of sharing, of taking turns, as measured */
-    double tried[2];  /* the same, of all epochs of the present trial */
+    double last;      /* ... in the last one */
+    double tried[2];  /* ... in the mean of those of the present trial */
 } zi_tried;
 
 typedef struct zi_trial {
@@ -48,7 +50,7 @@ void zi_trial_begin(zi_trial *t, uint64_t budget_bytes);
 void zi_trial_step_ended(zi_trial *t, zi_job_id job);
 
 /* After each step's end: is an epoch over, and what is next?  No epoch `counts` while somebody makes
- * its first steps. */
+ * its first steps, alone or beside others. */
 void zi_trial_look(zi_trial *t, const zi_view *v, uint64_t now_ns, double longest_ns,
                    bool counts);
 

@@ -39,7 +39,8 @@
  *          other when it has not.
  *   DOES IT PAY?  Where two tides fit together may be where the jobs hinder each other most (large
  *          feature maps, all of them waiting for the memory bus).  So sharing and taking turns are
- *          tried against each other all the while (trial.h), and what did more goes on.
+ *          tried against each other all the while (trial.h), and what did more goes on.  A job's first
+ *          steps beside others tell nothing: together they touch memory that none touched alone.
  *   TURNS  are the temporal policy's: most behind first, and a step that ran alone costs its job
  *          the time it took, not what it should have taken.
  *   DATA   A job that pauses between steps, for its data perhaps, is owed its share meanwhile, but no
@@ -65,16 +66,20 @@
 
 #include "base/check.h"
 
-#define CANDIDATES  3u
-#define VICTIMS     3u
-#define GAP_NS      10000000u /* jobs that take longer between two steps are not waited for */
-#define WAKE_NS     1000000u /* soonest look again                                        */
-#define LOOKS       16.0 /* in the longest step, while somebody is held back           */
-#define ALONE_MIN   3u /* steps of a new job that nobody runs beside ...               */
-#define ALONE_MAX   8u /* ... as long as each is faster than the one before by more than */
-#define ALONE_PART  10u /* ... this part                                             */
-#define TRUST_MUX   6u  /* points from which on it takes turns ...                   */
-#define TRUST_BACK  2u  /* ... until it is down to these                              */
+#define CANDIDATES 3u
+#define VICTIMS    3u
+#define GAP_NS     10000000u /* jobs that take longer between two steps are not waited for */
+#define WAKE_NS    1000000u /* soonest look again                                        */
+#define LOOKS      16.0 /* in the longest step, while somebody is held back           */
+#define ALONE_MIN  3u   /* steps of a new job that nobody runs beside ...               */
+#define ALONE_MAX  8u /* ... as long as each is faster than the one before by more than */
+#define ALONE_PART 10u /* ... this part                                             */
+#define BESIDE_MIN                                                                       \
+    2u /* steps beside others before sharing is judged: it touches memory ... */
+#define BESIDE_MAX                                                                       \
+    8u /* ... anew; of a job that is always alone, steps in all            */
+#define TRUST_MUX   6u /* points from which on it takes turns ...                   */
+#define TRUST_BACK  2u /* ... until it is down to these                              */
 #define TRUST_MAX   8u
 #define TOLERANCE   0.25 /* of the longest step: lag that does not matter             */
 #define TURNS_LEAST 0.97 /* of solo work: less was seen in single epochs only         */
@@ -92,10 +97,11 @@ typedef struct account {
     uint64_t gap_ns;   /* from a step's end to the next asking, longest of late */
     uint64_t pause_ns; /* ... shortest of late: what it needs between two steps */
     uint64_t n_mispredicted;
-    uint64_t best_ns; /* of its first steps, alone */
-    uint32_t n_steps; /* ended */
-    uint32_t points;  /* of distrust */
-    uint32_t n_good;  /* steps as foreseen in a row; the ramp */
+    uint64_t best_ns;           /* of its first steps, alone */
+    uint32_t n_steps;           /* ended */
+    uint32_t n_beside, n_since; /* ... beside others, and in all, since it is warm */
+    uint32_t points;            /* of distrust */
+    uint32_t n_good;            /* steps as foreseen in a row; the ramp */
     bool     takes_turns;
     bool     warm;  /* past its first steps */
     bool     alone; /* nobody was beside it in its present step */
@@ -804,6 +810,10 @@ step_ended(zico *z, const zi_job_view *j)
     zi_neighbours_step_ended(&z->beside, j->id, zi_policy_solo_ns(j));
     zi_trial_step_ended(&z->trial, j->id);
     if (a->n_steps < UINT32_MAX) a->n_steps++;
+    if (a->warm && a->n_since < UINT32_MAX) {
+        a->n_since++;
+        a->n_beside += !a->alone;
+    }
     note_warmth(a, j);
     if (j->n_mispredicted > a->n_mispredicted) {
         a->n_mispredicted = j->n_mispredicted;
@@ -817,11 +827,15 @@ step_ended(zico *z, const zi_job_view *j)
     if (a->points <= TRUST_BACK) a->takes_turns = false;
 }
 
+/* Does somebody make its first steps, alone or beside others?  They tell nothing. */
 static bool
 somebody_fresh(const zico *z, const zi_view *v)
 {
-    for (size_t i = 0; i < v->n_jobs; i++)
-        if (v->job[i].has_steps && !z->job[v->job[i].id].warm) return true;
+    for (size_t i = 0; i < v->n_jobs; i++) {
+        const account *a = &z->job[v->job[i].id];
+        bool           used_to_it = a->n_beside >= BESIDE_MIN || a->n_since >= BESIDE_MAX;
+        if (v->job[i].has_steps && !(a->warm && used_to_it)) return true;
+    }
     return false;
 }
 

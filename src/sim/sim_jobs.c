@@ -277,6 +277,7 @@ begin_step(zi_sim *s, zi_sim_actor *a, uint32_t cores)
     a->stretch = noise(s, j->time_noise);
     if (j->warm_up > 0 && a->out.n_steps < (j->warm_steps ? j->warm_steps : 1))
         a->stretch *= 1 + (j->warm_up - 1) / (double)(1ull << a->out.n_steps % 32);
+    if (s->n_computing > 0 && a->n_beside++ < j->beside_steps) a->stretch *= j->beside_up;
     a->swell = noise(s, j->byte_noise);
     if (j->burst_chance > 0 && zi_rng_unit(&s->rng) < j->burst_chance)
         a->swell *= j->burst_factor;

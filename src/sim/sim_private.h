@@ -37,6 +37,7 @@ typedef struct zi_sim_actor {
     uint32_t          seq;
     uint32_t          want_seq; /* the answer it waits for */
     uint64_t          load_left;
+    uint32_t          n_beside; /* steps begun beside others */
 
     /* the step */
     uint32_t cores;

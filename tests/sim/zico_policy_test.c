@@ -343,6 +343,28 @@ slow_first_steps(void **state)
     assert_true(slowest(&m, &z, &t) >= 0.97);
 }
 
+/* Of eight jobs the first three steps beside others take twice as long, as together they touch memory
+ * that none of them touched alone: that is not held against sharing. */
+static void
+slow_first_steps_beside(void **state)
+{
+    static const uint64_t length_ms[] = {150, 250, 330, 380, 155, 260, 340, 335};
+    mix                   m = {0};
+
+    (void)state;
+    for (size_t i = 0; i < 8; i++) {
+        add_job(&m, i % 2 ? ZI_SIM_BEEFY : ZI_SIM_TRIANGLE, 400 * MB, length_ms[i] * MS);
+        m.job[i].beside_up = 2;
+        m.job[i].beside_steps = 3;
+    }
+    outcome t = run(&m, "temporal", 0.65, 60, 1), s = run(&m, "spatial", 1.2, 60, 1);
+    outcome z = run(&m, "zico", 0.65, 60, 1);
+    printf("slow first steps beside others: unlimited %.3f zico %.3f, slowest %.3f\n",
+           s.total, z.total, slowest(&m, &z, &t));
+    assert_true(captured(&z, &t, &s) >= 0.4);
+    assert_true(slowest(&m, &z, &t) >= 1.0);
+}
+
 /* A job that waits for its input as long as it computes needs less than its share and gets what it
  * gets under temporal, beside one that computes all the time, whether sharing pays or not. */
 static void
@@ -506,6 +528,7 @@ main(void)
         cmocka_unit_test(sharing_that_does_not_pay),
         cmocka_unit_test(cores_that_move),
         cmocka_unit_test(slow_first_steps),
+        cmocka_unit_test(slow_first_steps_beside),
         cmocka_unit_test(waits_for_data),
         cmocka_unit_test(pauses_between_steps),
         cmocka_unit_test(loader_beside_another),

@@ -92,6 +92,36 @@ change_is_noticed(void **state)
     assert_true(m.t.choice);
 }
 
+/* One trial that was disturbed is not believed for long: the next one comes soon. */
+static void
+bad_trial_is_mended_soon(void **state)
+{
+    machine m;
+    double  waited = 0;
+
+    (void)state;
+    begin(&m);
+    while (!m.t.choice) share_for(&m, 0.1, 0.85);
+    for (; m.t.choice && waited < 60; waited += 0.1) share_for(&m, 0.1, 1.2);
+    printf("side by side again after %.1f s\n", waited);
+    assert_true(waited < 45 * STEP_NS / 1e9);
+}
+
+/* In a trial the other way has one epoch, and a step to settle. */
+static void
+trial_costs_one_epoch(void **state)
+{
+    machine m;
+    double  took = 0;
+
+    (void)state;
+    begin(&m);
+    while (!m.t.turns) share_for(&m, 0.01, 1.02);
+    for (; m.t.turns; took += STEP_NS) share_for(&m, STEP_NS / 2e9, 1.02);
+    assert_true(took > 5 * STEP_NS);
+    assert_true(took < 8 * STEP_NS);
+}
+
 int
 main(void)
 {
@@ -99,6 +129,8 @@ main(void)
         cmocka_unit_test(loss_is_looked_at_briefly),
         cmocka_unit_test(gain_is_kept),
         cmocka_unit_test(change_is_noticed),
+        cmocka_unit_test(bad_trial_is_mended_soon),
+        cmocka_unit_test(trial_costs_one_epoch),
     };
     return t_main(tests);
 }
