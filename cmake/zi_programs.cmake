@@ -45,7 +45,8 @@ function(zi_test_properties name source kind)
             list(APPEND labels ${flag})
         endif()
     endforeach()
-    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout}
+    # who may take longest begins first, so that none is left to run alone at the end
+    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout} COST ${timeout}
         ENVIRONMENT "${ZI_TEST_ENV};PYTHONPATH=${CMAKE_SOURCE_DIR}/python;PYTHONDONTWRITEBYTECODE=1")
     if("serial" IN_LIST labels)
         set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)

@@ -125,14 +125,18 @@ measure_epoch(const look *l)
 }
 
 /* One epoch more of the present trial: what goes on, the other way, what goes on again, so that drift
- * cancels out and the other way costs one epoch. */
+ * cancels out and the other way costs one epoch.  In the first trial of all what went on before does not
+ * count: jobs were not used to each other yet. */
 static void
 add_to_trial(zi_trial *t)
 {
+    double part = 1;
+
+    if (t->turns == t->choice) part = t->n_trials > 0 ? 0.5 : t->n_tried > 0 ? 1 : 0;
     for (size_t i = 0; i < ZI_LEDGER_JOBS_MAX; i++) {
         zi_tried *a = &t->job[i];
         if (t->n_tried == 0) a->tried[false] = a->tried[true] = 0;
-        a->tried[t->turns] += a->last / (t->turns == t->choice ? TRIAL - 1 : 1);
+        a->tried[t->turns] += part * a->last;
     }
     t->n_tried++;
 }

@@ -12,8 +12,8 @@
  *          than turns did goes on for 32 epochs; then turns are tried all the same, as machines change
  *          (a virtual one's cores move) and nobody is seen alone while all share.
  * ANEW     when somebody joins or leaves or the budget changes; the first epoch after that does not
- *          count, as memory is touched for the first time.  What each job's first steps beside others
- *          take does not count either: the caller says so.
+ *          count, as memory is touched for the first time; nor do each job's first steps beside others
+ *          (the caller says so), nor what went on before the other way was tried for the first time.
  */
 #ifndef ZI_POLICY_TRIAL_H
 #define ZI_POLICY_TRIAL_H

@@ -66,20 +66,18 @@
 
 #include "base/check.h"
 
-#define CANDIDATES 3u
-#define VICTIMS    3u
-#define GAP_NS     10000000u /* jobs that take longer between two steps are not waited for */
-#define WAKE_NS    1000000u /* soonest look again                                        */
-#define LOOKS      16.0 /* in the longest step, while somebody is held back           */
-#define ALONE_MIN  3u   /* steps of a new job that nobody runs beside ...               */
-#define ALONE_MAX  8u /* ... as long as each is faster than the one before by more than */
-#define ALONE_PART 10u /* ... this part                                             */
-#define BESIDE_MIN                                                                       \
-    2u /* steps beside others before sharing is judged: it touches memory ... */
-#define BESIDE_MAX                                                                       \
-    8u /* ... anew; of a job that is always alone, steps in all            */
-#define TRUST_MUX   6u /* points from which on it takes turns ...                   */
-#define TRUST_BACK  2u /* ... until it is down to these                              */
+#define CANDIDATES  3u
+#define VICTIMS     3u
+#define GAP_NS      10000000u /* jobs that take longer between two steps are not waited for */
+#define WAKE_NS     1000000u /* soonest look again                                        */
+#define LOOKS       16.0 /* in the longest step, while somebody is held back           */
+#define ALONE_MIN   3u /* steps of a new job that nobody runs beside ...               */
+#define ALONE_MAX   8u /* ... as long as each is faster than the one before by more than */
+#define ALONE_PART  10u /* ... this part                                             */
+#define BESIDE_MIN  2u  /* steps of each job beside others before sharing is judged; */
+#define BESIDE_MAX  8u  /* ... or so many in all, if it is always alone              */
+#define TRUST_MUX   6u  /* points from which on it takes turns ...                   */
+#define TRUST_BACK  2u  /* ... until it is down to these                              */
 #define TRUST_MAX   8u
 #define TOLERANCE   0.25 /* of the longest step: lag that does not matter             */
 #define TURNS_LEAST 0.97 /* of solo work: less was seen in single epochs only         */
@@ -829,12 +827,13 @@ step_ended(zico *z, const zi_job_view *j)
 
 /* Does somebody make its first steps, alone or beside others?  They tell nothing. */
 static bool
-somebody_fresh(const zico *z, const zi_view *v)
+somebody_fresh(const choice *c)
 {
-    for (size_t i = 0; i < v->n_jobs; i++) {
-        const account *a = &z->job[v->job[i].id];
-        bool           used_to_it = a->n_beside >= BESIDE_MIN || a->n_since >= BESIDE_MAX;
-        if (v->job[i].has_steps && !(a->warm && used_to_it)) return true;
+    for (size_t i = 0; i < c->v->n_jobs; i++) {
+        const zi_job_view *j = &c->v->job[i];
+        const account     *a = &c->z->job[j->id];
+        bool used_to_it = a->n_beside >= BESIDE_MIN || a->n_since >= BESIDE_MAX;
+        if (is_present(c->z, j, c->now_ns) && !(a->warm && used_to_it)) return true;
     }
     return false;
 }
@@ -877,7 +876,7 @@ zico_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
         step_ended(z, &v->job[ev->job]);
         sum_up(&c, z, v, ev->now_ns);
         zi_trial_look(&z->trial, v, ev->now_ns, c.longest,
-                      c.weights > 0 && !somebody_fresh(z, v));
+                      c.weights > 0 && !somebody_fresh(&c));
     }
     if (ev->kind == ZI_EVENT_REGION && !zi_policy_core_left(v))
         zi_policy_divide_cores(v, SIZE_MAX, 0, out); /* memory alone starts nobody */

@@ -48,12 +48,10 @@ typedef struct zi_sim_job {
     bool     knows_tide; /* the tide is known before its first step              */
     uint32_t n_ahead;    /* regions it asks for ahead                            */
 
-    double   warm_up;    /* its first step takes so many times as long; 0: 1        */
-    uint32_t warm_steps; /* ... and what is more is halved in each of so many; 0: 1  */
-    double
-        beside_up; /* the first steps that it begins beside others take so many times ... */
-    uint32_t
-        beside_steps; /* ... as long, so many of them: they touch memory anew; 0: none       */
+    double   warm_up;      /* its first step takes so many times as long; 0: 1        */
+    uint32_t warm_steps;   /* ... and what is more is halved in each of so many; 0: 1  */
+    double   beside_up;    /* its first steps beside others take so many times as long */
+    uint32_t beside_steps; /* ... so many of them; 0: none                              */
     double   time_noise;   /* each step's length varies by +- this part               */
     double   byte_noise;   /* ... and its bytes                                        */
     double   burst_chance; /* a step takes burst_factor as much                       */
