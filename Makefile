@@ -12,7 +12,9 @@ release:
 	@tools/setup.sh --run
 	@cmake --preset release >/dev/null && cmake --build --preset release
 
-run: release
+run:
+	@tools/setup.sh --run
+	@cmake --preset release >/dev/null && cmake --build --preset release --target zico zico_hook
 	@tools/demo.sh build/release
 
 test:
