@@ -60,6 +60,18 @@ three_jobs(size_t beefy, const uint64_t *length_ms, const double *scaling)
     return m;
 }
 
+/* Eight jobs of 400 MB, every other one of which is high for long. */
+static mix
+eight_jobs(void)
+{
+    static const uint64_t length_ms[] = {150, 250, 330, 380, 155, 260, 340, 335};
+    mix                   m = {0};
+
+    for (size_t i = 0; i < 8; i++)
+        add_job(&m, i % 2 ? ZI_SIM_BEEFY : ZI_SIM_TRIANGLE, 400 * MB, length_ms[i] * MS);
+    return m;
+}
+
 static uint64_t
 sum_of_peaks(const mix *m)
 {
@@ -302,16 +314,13 @@ cores_that_wander(void **state)
 static void
 eight_that_wander(void **state)
 {
-    static const uint64_t every[] = {2, 5, 12, 25},
-                          length_ms[] = {150, 250, 330, 380, 155, 260, 340, 335};
+    static const uint64_t every[] = {2, 5, 12, 25};
     (void)state;
     for (size_t k = 0; k < 4; k++) {
-        mix m = {.apart_ns = every[k] * SECOND, .apart_again = true};
-        for (size_t i = 0; i < 8; i++) {
-            add_job(&m, i % 2 ? ZI_SIM_BEEFY : ZI_SIM_TRIANGLE, 400 * MB,
-                    length_ms[i] * MS);
-            m.job[i].scaling = 1.0;
-        }
+        mix m = eight_jobs();
+        m.apart_ns = every[k] * SECOND;
+        m.apart_again = true;
+        for (size_t i = 0; i < m.n; i++) m.job[i].scaling = 1.0;
         outcome t = run(&m, "temporal", 1.2, 300, 1), s = run(&m, "spatial", 1.2, 300, 1);
         for (int b = 0; b < 3; b++) {
             static const double part[] = {1.2, 0.8, 0.65};
@@ -348,12 +357,10 @@ slow_first_steps(void **state)
 static void
 slow_first_steps_beside(void **state)
 {
-    static const uint64_t length_ms[] = {150, 250, 330, 380, 155, 260, 340, 335};
-    mix                   m = {0};
+    mix m = eight_jobs();
 
     (void)state;
-    for (size_t i = 0; i < 8; i++) {
-        add_job(&m, i % 2 ? ZI_SIM_BEEFY : ZI_SIM_TRIANGLE, 400 * MB, length_ms[i] * MS);
+    for (size_t i = 0; i < m.n; i++) {
         m.job[i].beside_up = 2;
         m.job[i].beside_steps = 3;
     }
