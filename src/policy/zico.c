@@ -40,7 +40,8 @@
  *   DOES IT PAY?  Where two tides fit together may be where the jobs hinder each other most (large
  *          feature maps, all of them waiting for the memory bus).  So sharing and taking turns are
  *          tried against each other all the while (trial.h), and what did more goes on.  A job's first
- *          steps beside others tell nothing: together they touch memory that none touched alone.
+ *          steps beside others tell nothing: they were seen to be slow (presumably as together they touch
+ *          memory that none touched alone).
  *   TURNS  are the temporal policy's: most behind first, and a step that ran alone costs its job
  *          the time it took, not what it should have taken.
  *   DATA   A job that pauses between steps, for its data perhaps, is owed its share meanwhile, but no
