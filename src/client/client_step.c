@@ -135,6 +135,7 @@ zi_session_step_begin(zi_session *s, uint64_t wait_ns)
     s->stats.wait_step_ns += now - start;
     if (st >= 0) {
         s->in_step = true;
+        s->tide_wanted = false;
         s->step_no++;
         s->step_start_ns = now;
         s->step_stall_ns = 0;
@@ -215,6 +216,17 @@ send_tide(zi_session *s, const zi_tide *t)
     } while (at < t->n_points);
 }
 
+/* The broker books every lease itself; only one that came in mid-step has seen but a part of the tide.
+ * Others would wait for their turn until it has been put together, sent and read. */
+static void
+tell_tide(zi_session *s, uint64_t now_ns)
+{
+    if (s->opt.hold_step)
+        zi_tide_recorder_add(s->recorder, now_ns, -(int64_t)s->held_bytes);
+    zi_tide_recorder_end(s->recorder, now_ns, &s->tide);
+    send_tide(s, &s->tide);
+}
+
 static void
 send_step_end(zi_session *s, const zi_step_info *info, uint64_t length_ns)
 {
@@ -248,12 +260,10 @@ zi_session_step_end(zi_session *s, const zi_step_info *info)
     zi_lease_drop_stock(s, UINT32_MAX);
     zi_lease_flush(s);
     uint64_t now = s->os->now_ns(s->os);
-    if (s->opt.hold_step) zi_tide_recorder_add(s->recorder, now, -(int64_t)s->held_bytes);
-    zi_tide_recorder_end(s->recorder, now, &s->tide);
     s->in_step = false;
     s->stats.n_steps++;
     if (s->state == ZI_LINK_JOINED) {
-        send_tide(s, &s->tide);
+        if (s->tide_wanted) tell_tide(s, now);
         send_step_end(s, info,
                       info->length_ns ? info->length_ns : now - s->step_start_ns);
     }

@@ -136,6 +136,7 @@ struct zi_session {
     /* -- steps ---------------------------------------------------------------------------- */
     zi_tide_recorder *recorder;
     bool              tide_by_caller;
+    bool              tide_wanted; /* the broker did not see this step begin */
     bool              in_step, suspend_asked, suspend_cold, resume_asked, suspended;
     uint64_t          step_no, step_start_ns, step_stall_ns, step_peak_bytes;
     uint64_t          step_bytes;       /* leased, not fixed */

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "support/child.h"
@@ -188,6 +189,51 @@ job_without_broker_goes_on(void **state)
     zi_session_close(s);
 }
 
+/* A broker that comes in the middle of a step has not seen what was taken and given back before: the job
+ * tells it. */
+static void
+tide_outlives_the_broker(void **state)
+{
+    zi_session_options opt = {.socket_path = broker.path,
+                              .job_name = "tidal",
+                              .claim_bytes = 24 * MIB,
+                              .features = ZI_FEATURE_STEPS};
+    char               folder[512], text[8192];
+    zi_session        *s;
+    zi_lease          *high, *low;
+    zi_tide            tide;
+    size_t             bad;
+
+    (void)state;
+    t_broker_kill_all(&broker);
+    options.tides_dir = strcpy(folder, t_path(t_tmpdir(), "tides"));
+    assert_int_equal(0, mkdir(folder, 0700));
+    t_broker_start(&broker, broker.path, &options);
+    expect_ok(zi_session_open(&opt, &s));
+    expect_ok(zi_session_step_begin(s, ZICO_FOREVER));
+    expect_ok(zi_session_lease(s, ZICO_CLASS_STEP, 10 * MIB, 0, ZICO_FOREVER, &high));
+    expect_ok(zi_session_lease(s, ZICO_CLASS_STEP, 2 * MIB, 0, ZICO_FOREVER, &low));
+    zi_session_give_back(s, high, NULL);
+    for (int i = 0; i < 500 && status().leased_bytes > 2 * MIB; i++) usleep(10000);
+    t_broker_kill_child(&broker);
+    for (int i = 0; i < 1000 && zi_session_connected(s); i++) usleep(1000);
+    for (int i = 0; i < 1000 && !zi_session_connected(s); i++) usleep(10000);
+    zi_session_give_back(s, low, NULL);
+    expect_ok(zi_session_step_end(s, NULL));
+    zi_session_close(s);
+
+    FILE *f = NULL;
+    for (int i = 0; i < 500 && !f; i++) {
+        f = fopen(t_path(folder, "tidal.tide"), "r");
+        usleep(10000);
+    }
+    assert_non_null(f);
+    size_t n = fread(text, 1, sizeof text, f);
+    fclose(f);
+    expect_ok(zi_tide_parse(text, n, &tide, &bad));
+    assert_int_equal(12 * MIB, tide.peak_bytes);
+}
+
 #define with_broker(test) cmocka_unit_test_setup_teardown(test, start, t_broker_teardown)
 
 int
@@ -197,6 +243,7 @@ main(void)
         with_broker(killed_broker_hurts_nobody),
         with_broker(stranger_takes_over),
         with_broker(job_without_broker_goes_on),
+        with_broker(tide_outlives_the_broker),
     };
     return t_main(tests);
 }

@@ -105,6 +105,67 @@ grouping_is_tight(void **state)
     zi_tide_recorder_free(rec);
 }
 
+/* Bytes x time that one stair for pair k and its successor would add. */
+static double
+added_by(const uint64_t *at, const int64_t *height, size_t n, size_t k, uint64_t length)
+{
+    uint64_t end = k + 2 < n ? at[k + 2] : length;
+    double   gap = (double)(height[k] - height[k + 1]);
+    return gap > 0 ? gap * (double)(end - at[k + 1])
+                   : -gap * (double)(at[k + 1] - at[k]);
+}
+
+/* Always the two neighbours are joined that add least, as looking at all of them each time tells. */
+static void
+cheapest_are_joined(void **state)
+{
+    enum { N = 200, LEFT = 48 };
+    zi_tide_recorder *rec;
+
+    (void)state;
+    expect_ok(zi_tide_recorder_new(&rec));
+    for (int round = 0; round < 100; round++) {
+        uint64_t at[N + 1] = {0}, length = 0;
+        int64_t  height[N + 1] = {0};
+        double   area = 0;
+        size_t   n = 1;
+        zi_tide  t;
+
+        zi_tide_recorder_begin(rec, 0);
+        for (; n <= N; n++) {
+            int64_t delta = (int64_t)(1 + t_rand_below(8)) * 2 * MB;
+            if (height[n - 1] >= delta && t_rand_below(2)) delta = -delta;
+            at[n] = length += 1 + t_rand_below(1000);
+            height[n] = height[n - 1] + delta;
+            area += (double)height[n - 1] * (double)(at[n] - at[n - 1]);
+            zi_tide_recorder_add(rec, at[n], delta);
+        }
+        int64_t last = height[N];
+        length += 1000;
+        area += (double)last * 1000;
+        zi_tide_recorder_end(rec, length, &t);
+        for (;;) {
+            size_t best = 0;
+            for (size_t k = 1; k + 1 < n; k++)
+                if (added_by(at, height, n, k, length) <
+                    added_by(at, height, n, best, length))
+                    best = k;
+            if (n <= LEFT && added_by(at, height, n, best, length) > area * 1e-3 / LEFT)
+                break;
+            if (height[best + 1] > height[best]) height[best] = height[best + 1];
+            memmove(&at[best + 1], &at[best + 2], (n - best - 2) * sizeof at[0]);
+            memmove(&height[best + 1], &height[best + 2],
+                    (n - best - 2) * sizeof height[0]);
+            n--;
+        }
+        for (size_t k = 0; k < n; k++)
+            assert_int_equal(height[k], zi_tide_at(&t, at[k]));
+        assert_int_equal(last, t.end_bytes);
+        assert_true(t.n_points <= n + 1);
+    }
+    zi_tide_recorder_free(rec);
+}
+
 /* A step that gives back what an earlier one took is clamped at zero. */
 static void
 more_falls_than_rises(void **state)
@@ -306,6 +367,7 @@ main(void)
         cmocka_unit_test(few_events_are_kept),
         cmocka_unit_test(grouping_never_underestimates),
         cmocka_unit_test(grouping_is_tight),
+        cmocka_unit_test(cheapest_are_joined),
         cmocka_unit_test(more_falls_than_rises),
         cmocka_unit_test(learner_wants_two_witnesses),
         cmocka_unit_test(learner_ignores_stretching),
