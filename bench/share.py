@@ -20,7 +20,8 @@ within a broker the policies (`--policy relay:...`, src/policy/relay.c).  While 
 Progress is a job's rate in a leg relative to what taking turns would have given it there: its rate in all temporal legs of the
 run, times how fast the machine was in the two around this leg (all jobs together, as of a single job few steps end in a leg);
 of a mix, the mean over its jobs; over all legs, Hodges and Lehmann's median with Wilcoxon's 95 % interval (of fewer than six:
-their range). temporal itself is judged in the same way, by the temporal legs around it: that should be 1, and tells how far the
+their range). A single job's is that times its part of what all made in all legs together, as who has a step more in one leg has one
+less in the next. temporal itself is judged in the same way, by the temporal legs around it: that should be 1, and tells how far the
 other figures can be trusted. Gain captured = (zico - 1) / (spatial - 1). A step counts for the part of its kernels' time that
 lies within the leg. The first rounds are not counted: memory is touched for the first time, tides are learnt, and whether
 sharing pays. Memory is what the kernel says: a process of its own looks at the blocks of the pool's memfd every 20 ms, plus
@@ -29,8 +30,8 @@ load are left out.
 
 A virtual machine's cores move about the real ones every few seconds: at times they share a cache, at times they do not, and
 then a network that has both is half as slow again, while two with one each are not.  bench/cores_apart looks where they
-are; a leg is told with the part of it in which they were near each other, and left out if that was another part than in
-the legs of temporal around it.
+are; a leg is told with the part of it in which they were near each other. By how much taking turns is faster with that part is
+told by the legs of temporal, each against the next one, and what is expected of turns in a leg is corrected by that.
 """
 import argparse
 import contextlib
@@ -94,7 +95,6 @@ WARM = 4  # ... steps of each job
 LOOK = 0.5  # seconds from one look at the cores' distance to the next; each takes 3 ms
 NEAR = 130  # nanoseconds from one core to the other and back, if they share a cache
 SETTLE = 1.0  # seconds of each leg that are not counted: steps of the leg before end, and data was fetched meanwhile
-MOVED = 0.4  # of a leg: by how much longer the cores may be near each other in it than in those around it
 WAITS = 0.05  # seconds from step to step: who takes longer waits for data, which its loader prepares meanwhile
 JUDGED = 1.15  # gains are judged on mixes that gain so much without a limit
 QUIET = 0.15  # cores that others may use while we measure
@@ -408,8 +408,9 @@ class Turns:
     """What taking turns gives each job of a run, from its legs of temporal."""
 
     def __init__(self, legs, run):
-        self.legs = [t for t in legs if t["run"] == run]
+        self.legs = sorted((t for t in legs if t["run"] == run), key=lambda t: t["turn"])
         self.mean = [statistics.mean(each) for each in zip(*(rates_of(t) for t in self.legs))]
+        self.by_near = 0  # how much faster turns are with the cores near each other; see slope_of
 
     def around(self, leg):
         """The legs of temporal before and after a leg, with their parts; one may be missing."""
@@ -425,13 +426,24 @@ class Turns:
         """Of the machine, all jobs together; 1 is the mean of the run."""
         return statistics.mean(a / b for a, b in zip(rates_of(leg), self.mean))
 
+    def changes(self):
+        """From each leg of temporal to the next one: of the part of it with near cores, and of the speed."""
+        return [(b["near"] - a["near"], self.speed_in(b) - self.speed_in(a)) for a, b in zip(self.legs, self.legs[1:])]
+
     def progress_in(self, leg):
-        """Each job's rate relative to taking turns; None if there is nothing to compare with, or the cores were elsewhere."""
+        """Each job's rate relative to taking turns; None if there is nothing to compare with."""
         near = self.around(leg)
-        if not near or min(self.mean) == 0 or abs(leg["near"] - sum(p * t["near"] for p, t in near)) > MOVED:
+        if not near or min(self.mean) == 0:
             return None
-        speed = sum(p * self.speed_in(t) for p, t in near)
+        moved = leg["near"] - sum(p * t["near"] for p, t in near)
+        speed = sum(p * self.speed_in(t) for p, t in near) + self.by_near * moved
         return [r / (speed * m) for r, m in zip(rates_of(leg), self.mean)]
+
+
+def slope_of(changes):
+    """By least squares, how much faster turns are with the cores near each other all the time than never; within reason."""
+    wide = sum(x * x for x, _ in changes)
+    return max(0.0, min(0.5, sum(x * y for x, y in changes) / wide)) if wide > 0.1 else 0.0
 
 
 def wilcoxon(n):
@@ -456,10 +468,35 @@ def middle(figures):
     return statistics.median(by_twos), lo, hi
 
 
+T_95 = [0, 12.7, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23]  # Student's, by degrees of freedom
+
+
+def parts_of(legs):
+    """What each job made in all legs together, relative to the mean of all jobs."""
+    sums = [sum(each) for each in zip(*legs)]
+    return [x / statistics.mean(sums) for x in sums]
+
+
+def each_job(legs, mix):
+    """Progress of each job: that of the mix, times the job's part of it; the interval of both (the part's by jackknife)."""
+    n, out = len(legs), []
+    without = [parts_of(legs[:i] + legs[i + 1:]) for i in range(n)]
+    for k, part in enumerate(parts_of(legs)):
+        seen = [w[k] for w in without]
+        wide = T_95[min(n - 1, len(T_95) - 1)] * math.sqrt((n - 1) / n * sum((x - statistics.mean(seen)) ** 2 for x in seen))
+        out.append((mix[0] * part,
+                    mix[0] * part - math.hypot((mix[0] - mix[1]) * part, wide * mix[0]),
+                    mix[0] * part + math.hypot((mix[2] - mix[0]) * part, wide * mix[0])))
+    return out
+
+
 def progress_of(windows):
     """Per configuration, of each leg that can be compared: what each job made of its turn."""
     temporal = windows.get("temporal", [])
     runs = {run: Turns(temporal, run) for run in {t["run"] for t in temporal}}
+    slope = slope_of([c for r in runs.values() if min(r.mean) > 0 for c in r.changes()])
+    for r in runs.values():
+        r.by_near = slope
     return {key: [p for w in windows[key] if w["run"] in runs and (p := runs[w["run"]].progress_in(w))]
             for key in LEGS if windows.get(key)}
 
@@ -470,9 +507,10 @@ def judge(windows, total):
     for key, legs in progress_of(windows).items():
         if len(legs) < 3:
             continue
-        per_job = [middle(each) for each in zip(*legs)]
+        mix = middle([statistics.mean(p) for p in legs])
+        per_job = each_job(legs, mix)
         out[key] = {
-            "progress": middle([statistics.mean(p) for p in legs]),
+            "progress": mix,
             "slowest": min(per_job), "per_job": [p[0] for p in per_job],
             "exchanged": statistics.median(w["exchanged"] for w in windows[key]),
             "kernel_peak": max(w["kernel_peak"] for w in windows[key]) / total,
@@ -759,13 +797,12 @@ class Results:
 
 def report(results, opt):
     """Of all mixes: what was found, and who was over its budget."""
-    shown, over, moved = {}, [], 0
+    shown, over = {}, []
     for mix in [m for m in MIXES if any(w["mix"] == m for w in results.windows)]:
         names = MIXES[mix]
         total = sum_of_peaks(results.solo, names)
         windows = results.of(mix)
         found = judge(windows, total)
-        moved += sum(map(len, windows.values())) - sum(map(len, progress_of(windows).values()))
         if not found:
             continue
         shown[mix] = {"jobs": names, "total": total, "found": found, "switch_us": results.switch_us.get(mix)}
@@ -776,8 +813,8 @@ def report(results, opt):
         simulate(results.solo, names, found, total)
         over += [f"{mix} {k}" for k in check_budgets(found)]
     left_out = sum(w["others"] >= QUIET for w in results.windows)
-    print(f"\n{left_out} of {len(results.windows)} legs left out, as other programs ran, {moved} as the cores had moved; "
-          f"they were near each other for {results.near_part():.0%} of the time")
+    print(f"\n{left_out} of {len(results.windows)} legs left out, as other programs ran; "
+          f"the cores were near each other for {results.near_part():.0%} of the time")
     show_means(shown)
     show_aims(shown, over)
     if opt.json:
