@@ -1,6 +1,6 @@
 """share.py -- many jobs, one budget: zico against time multiplexing and against no limit at all.
 
-    make bench-share                          everything; an hour and three quarters
+    make bench-share                          everything; about two hours
     tools/bench-share.sh --quick              two mixes; about 20 minutes
     tools/bench-share.sh --mix pair-same      one mix in about nine minutes, appended
     tools/bench-share.sh --mix three --legs temporal,spatial,zico-65
@@ -30,8 +30,8 @@ load are left out.
 
 A virtual machine's cores move about the real ones every few seconds: at times they share a cache, at times they do not, and
 then a network that has both is half as slow again, while two with one each are not.  bench/cores_apart looks where they
-are, and a leg is told with the part of it in which they were near each other.  Legs are neither left out nor corrected for it, as
-it may depend on what runs: cores were seen to be near each other for 79 % of the legs of turns and for 63 % of the others.
+are, and a leg is told with the part of it in which they were near each other.  Legs are neither left out nor corrected for it,
+as it may depend on what runs: they were seen to be near each other for 81 % of the legs of turns and 72 % of the others.
 """
 import argparse
 import contextlib

@@ -111,8 +111,7 @@ added_by(const uint64_t *at, const int64_t *height, size_t n, size_t k, uint64_t
 {
     uint64_t end = k + 2 < n ? at[k + 2] : length;
     double   gap = (double)(height[k] - height[k + 1]);
-    return gap > 0 ? gap * (double)(end - at[k + 1])
-                   : -gap * (double)(at[k + 1] - at[k]);
+    return gap > 0 ? gap * (double)(end - at[k + 1]) : -gap * (double)(at[k + 1] - at[k]);
 }
 
 /* Always the two neighbours are joined that add least, as looking at all of them each time tells. */
@@ -158,8 +157,7 @@ cheapest_are_joined(void **state)
                     (n - best - 2) * sizeof height[0]);
             n--;
         }
-        for (size_t k = 0; k < n; k++)
-            assert_int_equal(height[k], zi_tide_at(&t, at[k]));
+        for (size_t k = 0; k < n; k++) assert_int_equal(height[k], zi_tide_at(&t, at[k]));
         assert_int_equal(last, t.end_bytes);
         assert_true(t.n_points <= n + 1);
     }
