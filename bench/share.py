@@ -250,12 +250,15 @@ class Run:
         end, after = time.monotonic(), status(self.socket)
         others = (cpu_used() - used - (cpu_of(own_pids) - own)) / (end - begin)
         self.pipe.send("ask")
+        pool_bytes = self.pipe.recv()
+        if pool_bytes == 0:
+            raise RuntimeError("the pool's memory could not be looked at")  # or nobody would ever be over budget
         steps = sum(sum(1 for x in j.ends if begin < x <= end) for j in self.jobs)
         changed = field(after, "exchanged_bytes") - field(before, "exchanged_bytes")
         return {
             "between_us": self.between(begin, end),
             "exchanged": changed / max(steps, 1),
-            "kernel_peak": self.pipe.recv() + field(after, "private_bytes"),
+            "kernel_peak": pool_bytes + field(after, "private_bytes"),
             "others": others,
             "p99_us": field(after, "decide_p99_ns") / 1e3,
         }
@@ -425,10 +428,10 @@ class Turns:
 
     def progress_in(self, leg):
         """Each job's rate relative to taking turns; None if there is nothing to compare with."""
-        near = self.around(leg)
-        if not near or min(self.mean) == 0:
+        around = self.around(leg)
+        if not around or min(self.mean) == 0:
             return None
-        speed = sum(p * self.speed_in(t) for p, t in near)
+        speed = sum(p * self.speed_in(t) for p, t in around)
         return [r / (speed * m) for r, m in zip(rates_of(leg), self.mean)]
 
 

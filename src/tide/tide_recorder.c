@@ -186,6 +186,7 @@ reckon(joining *j, uint16_t i)
 static void
 begin_joining(joining *j, const stair *s, size_t n, uint64_t length_ns)
 {
+    zi_assert(n > 0 && n <= STAIRS_KEEP);
     *j = (joining){.s = s, .length_ns = length_ns, .n = (uint16_t)n, .leaves = 1};
     while (j->leaves < n) j->leaves = (uint16_t)(2 * j->leaves);
     for (uint16_t i = 0; i < n; i++) {
