@@ -85,8 +85,6 @@ one_step(infer *r, uint64_t step, uint64_t due_ns, uint64_t *ret_ns)
     if (st >= 0) st = zi_engine_result(r->engine, true, &res);
     if (st >= 0) st = res.status;
     *ret_ns = os->now_ns(os) - begin;
-    if (st >= 0)
-        st = zi_exec_drain(zi_engine_exec(r->engine)); /* others may go meanwhile */
     return st;
 }
 

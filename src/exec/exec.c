@@ -126,7 +126,7 @@ zi_exec_new(const zi_exec_options *opt, zi_graph_diag *diag, zi_exec **ret_exec)
     e->opt = *opt;
     e->g = opt->graph;
     e->n_runs = opt->run_ahead ? opt->run_ahead : 2;
-    if (opt->session) e->n_runs = 1; /* the broker wants one step at a time */
+    if (opt->session) e->n_runs = 2; /* one computes, the next one has its feeds */
     pthread_mutex_init(&e->mu, NULL);
     pthread_cond_init(&e->more, NULL);
     zico_status st = open_all(e, diag);
@@ -153,20 +153,12 @@ zi_exec_cost(const zi_exec_options *opt, zi_graph_diag *diag, zi_cost **ret_cost
     return st;
 }
 
+/* A step that broke off was not told by its stream (exec_tell_end). */
 static void
 end_step(zi_exec *e)
 {
-    zi_step_info info = {0};
-
-    if (!e->in_step) return;
+    if (zi_exec_is_in_step(e)) exec_tell_end(e, 0);
     e->in_step = false;
-    pthread_mutex_lock(&e->mu);
-    if (e->n_finished) {
-        const zi_exec_step_result *r = &e->results[(e->n_finished - 1) % EXEC_RESULTS];
-        info = (zi_step_info){.length_ns = r->ns, .busy_ns = r->busy_ns, .loss = r->loss};
-    }
-    pthread_mutex_unlock(&e->mu);
-    (void)zi_session_step_end(e->session, &info);
 }
 
 void
@@ -302,6 +294,7 @@ exec_issue(zi_exec *e, exec_run *r)
             ZI_TRY(ops->fence_record(e->lead[e->lead_next++ % EXEC_LEAD], e->compute));
         exec_slots_close(e, p);
     }
+    if (e->session) ZI_TRY(ops->stream_run(e->compute, exec_tell_end, e));
     return ops->fence_record(r->done, e->compute);
 }
 
@@ -321,15 +314,17 @@ zi_exec_step(zi_exec *e, const zi_exec_feed *feeds, size_t n_feeds, float lr,
     if (atomic_load(&e->failed)) return ZICO_E_CANCELLED;
     ZI_TRY(check_feeds(e, feeds, n_feeds));
     if (r->used) ZI_TRY(e->dev->ops->fence_wait(r->done));
-    end_step(e);
     ZI_TRY(take_feeds(e, r, feeds, n_feeds));
     set_scalar(e, r, e->g->lr, lr);
     set_scalar(e, r, e->g->step, (float)step);
     if (e->session) {
+        if (e->last_run) ZI_TRY(e->dev->ops->fence_wait(e->last_run->done));
+        end_step(e);
         ZI_TRY(zi_session_step_begin(e->session, e->opt.lease_wait_ns
                                                      ? e->opt.lease_wait_ns
                                                      : UINT64_MAX));
         e->in_step = true;
+        atomic_store(&e->told_end, false);
     }
     r->used = true;
     e->fresh = false;
@@ -400,7 +395,7 @@ zi_exec_result(zi_exec *e, bool wait, zi_exec_step_result *ret_result)
 bool
 zi_exec_is_in_step(const zi_exec *e)
 {
-    return e->in_step;
+    return e->in_step && !atomic_load(&e->told_end);
 }
 
 zico_status

@@ -72,7 +72,8 @@ typedef struct zi_exec_feed {
 
 /* Queue one step.  Every INPUT and LABEL but lr and step must be fed, in any order; NULL data
  * leaves what the step before had.  `step` counts from 1 (Adam's correction, dropout).  Blocks
- * while run_ahead steps are under way, or, in a session, until the broker lets the step go.
+ * while run_ahead steps are under way, or, in a session, until the one before is over and the broker lets
+ * this one go; feeds are copied before that.  A step in a session is told to be over by its stream.
  * ZICO_E_CANCELLED: a step before failed; zi_exec_result has its status.  ZICO_E_NOPLAN: the
  * session's limit changed while it waited; nothing was queued, take another plan or try again. */
 ZICO_NODISCARD zico_status zi_exec_step(zi_exec *e, const zi_exec_feed *feeds,
@@ -94,7 +95,7 @@ typedef struct zi_exec_step_result {
  * step.  ZICO_E_NOTFOUND: there is none.  Up to 64 results wait here; older ones are lost. */
 ZICO_NODISCARD zico_status zi_exec_result(zi_exec *e, bool wait,
                                           zi_exec_step_result *ret_result);
-/* All queued steps are over; in a session that is told now, not with the next step. */
+/* All queued steps are over, one that broke off, too; in a session they have been told to be. */
 ZICO_NODISCARD zico_status zi_exec_drain(zi_exec *e);
 bool     zi_exec_has_failed(const zi_exec *e); /* a step broke off in its middle */
 bool     zi_exec_is_in_step(const zi_exec *e); /* ... as the broker sees it; else false */

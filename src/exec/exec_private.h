@@ -145,12 +145,13 @@ struct zi_exec {
     void     **kept; /* [n_tensors] copies of what lives on, in a session */
     uint64_t   kept_bytes;
 
-    exec_run  runs[ZI_EXEC_AHEAD_MAX];
-    uint32_t  n_runs, next_run;
-    exec_run *last_run; /* of the step queued last */
-    bool      renewed;  /* since then the program was replaced: outputs are gone */
-    bool      in_step;  /* the session was told so */
-    zi_tier  *away;     /* suspended: where the fixed slots are; else NULL */
+    exec_run     runs[ZI_EXEC_AHEAD_MAX];
+    uint32_t     n_runs, next_run;
+    exec_run    *last_run; /* of the step queued last */
+    bool         renewed;  /* since then the program was replaced: outputs are gone */
+    bool         in_step;  /* the session was told so ... */
+    _Atomic bool told_end; /* ... and since then that it is over */
+    zi_tier     *away;     /* suspended: where the fixed slots are; else NULL */
 
     unsigned         n_threads;   /* most */
     _Atomic unsigned threads_now; /* 1 or n_threads */
@@ -205,7 +206,7 @@ void exec_places_open(zi_exec *e);
 void exec_places_keep(zi_exec *e, unsigned n_threads); /* before a kernel */
 
 /* exec_run.c */
-zi_work_fn exec_run_piece, exec_run_copy;
+zi_work_fn exec_run_piece, exec_run_copy, exec_tell_end;
 void       exec_fail(zi_exec *e, zico_status st);
 void       exec_give_up(exec_run *r, zico_status st);
 

@@ -177,6 +177,25 @@ finish_step(exec_run *r)
     post_result(e, &res);
 }
 
+/* The stream itself tells that a step is over: the thread that issues has a batch to copy and the next
+ * step to ask for, and whoever has its turn now would wait until it has woken, too. */
+void
+exec_tell_end(void *arg, unsigned n_cores)
+{
+    zi_exec     *e = arg;
+    zi_step_info info = {0};
+
+    (void)n_cores;
+    pthread_mutex_lock(&e->mu);
+    if (e->n_finished) {
+        const zi_exec_step_result *r = &e->results[(e->n_finished - 1) % EXEC_RESULTS];
+        info = (zi_step_info){.length_ns = r->ns, .busy_ns = r->busy_ns, .loss = r->loss};
+    }
+    pthread_mutex_unlock(&e->mu);
+    (void)zi_session_step_end(e->session, &info);
+    atomic_store(&e->told_end, true);
+}
+
 /* Threads for the next kernel: 1 or all, as told by the caller, the stream and the broker. */
 static unsigned
 threads_now(zi_exec *e, unsigned n_cores)

@@ -44,25 +44,14 @@ take_results(const zi_loop_options *o, bool all, zi_train_diag *diag, zi_loop_en
     return st == ZICO_E_NOTFOUND ? ZICO_OK : st;
 }
 
-/* Whoever waits for data must not wait inside a step: memory and cores are others' meanwhile. */
-static zico_status
-end_step(const zi_loop_options *o, zi_train_diag *diag, zi_loop_end *end)
-{
-    zi_exec *e = zi_engine_exec(o->engine);
-
-    if (!zi_exec_is_in_step(e)) return ZICO_OK;
-    zico_status drained = zi_exec_drain(e); /* results are told after that: others wait */
-    zico_status st = take_results(o, true, diag, end);
-    return st < 0 ? st : drained;
-}
-
 static zico_status
 queue_step(const zi_loop_options *o, uint64_t step, zi_train_diag *diag, zi_loop_end *end)
 {
     const zi_batch *b;
     zico_status     st = ZICO_OK;
 
-    if (!zi_loader_is_ready(o->loader)) st = end_step(o, diag, end);
+    if (!zi_loader_is_ready(o->loader)) /* it may take long: tell meanwhile what is over */
+        st = take_results(o, true, diag, end);
     if (st >= 0) st = zi_loader_next(o->loader, diag, &b);
     if (st < 0) return st;
     st = zi_engine_step(o->engine, b->x, b->y, zi_schedule_lr(o->schedule, step), step);
