@@ -13,6 +13,7 @@
 #define REJOIN_WAIT_NS 30000000000u
 #define GRACE_NS       2000000000u
 #define FLOOD_PER_S    200000u
+#define SLICE_NS       100000u /* jobs compute on all cores, and wait for what it says */
 
 static void
 fill_options(zi_broker *b, const zi_broker_options *opt)
@@ -140,6 +141,7 @@ zi_broker_run(zi_broker *b)
 {
     zico_status st = ZICO_OK;
 
+    (void)b->os->slice(b->os, SLICE_NS); /* or it is woken like everybody */
     while (!b->ending && !b->orphaned && st >= 0) st = zi_broker_turn(b, -1);
     if (st >= 0 && b->orphaned && !b->ending) return ZICO_E_GONE;
     if (st < 0) {

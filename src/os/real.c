@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -406,6 +407,31 @@ real_pidfd(const zi_os *os, int32_t pid)
 {
     (void)os;
     return or_errno(syscall(SYS_pidfd_open, pid, 0u));
+}
+
+/* The kernel's own, as of version 0; C libraries have it only of late. */
+typedef struct sched_words {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t  nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+} sched_words;
+
+_Static_assert(sizeof(sched_words) == 48, "as the kernel has it");
+
+static long
+real_slice(const zi_os *os, uint64_t slice_ns)
+{
+    sched_words w = {0};
+
+    (void)os;
+    long rc = or_errno(syscall(SYS_sched_getattr, 0, &w, sizeof w, 0u));
+    if (rc < 0) return rc;
+    if (w.policy != SCHED_OTHER && w.policy != SCHED_BATCH) return -EINVAL;
+    w.size = sizeof w;
+    w.runtime = slice_ns;
+    return or_errno(syscall(SYS_sched_setattr, 0, &w, 0u));
 }
 
 static long

@@ -4,10 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "os/fake.h"
@@ -181,6 +185,37 @@ errno_to_status(void **state)
     assert_int_equal(ZICO_E_OS, zi_os_status(-EMFILE));
 }
 
+/* Policy and nice value of the calling thread. */
+static int
+standing(void)
+{
+    return sched_getscheduler(0) * 100 +
+           getpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid));
+}
+
+static void *
+ask_for_slice(void *arg)
+{
+    const zi_os *os = arg;
+    int          before = standing();
+
+    assert_int_equal(0, os->slice(os, 200000));
+    assert_int_equal(before, standing());
+    assert_int_equal(0, os->slice(os, 0)); /* as it was */
+    return NULL;
+}
+
+/* A thread asks for short slices and changes nothing else about itself. */
+static void
+slice_alone_changes(void **state)
+{
+    pthread_t t;
+
+    (void)state;
+    assert_int_equal(0, pthread_create(&t, NULL, ask_for_slice, (void *)zi_os_real()));
+    pthread_join(t, NULL);
+}
+
 /* The twin's clock stands still until it is moved, slept or waited on. */
 static void
 virtual_clock(void **state)
@@ -238,10 +273,11 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_object),    cmocka_unit_test(packets_and_descriptors),
-        cmocka_unit_test(long_socket_path), cmocka_unit_test(death_is_seen),
-        cmocka_unit_test(files_and_locks),  cmocka_unit_test(errno_to_status),
-        cmocka_unit_test(virtual_clock),    cmocka_unit_test(nth_call_fails),
+        cmocka_unit_test(memory_object),       cmocka_unit_test(packets_and_descriptors),
+        cmocka_unit_test(long_socket_path),    cmocka_unit_test(death_is_seen),
+        cmocka_unit_test(files_and_locks),     cmocka_unit_test(errno_to_status),
+        cmocka_unit_test(slice_alone_changes), cmocka_unit_test(virtual_clock),
+        cmocka_unit_test(nth_call_fails),
     };
     return t_main(tests);
 }
