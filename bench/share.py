@@ -508,23 +508,26 @@ def judge(windows, total):
 
 
 def gain_of(found, key):
-    """Gain captured; None where there is next to nothing to gain."""
+    """Gain captured, and by how much it may be off (95 %, from both intervals); None where there is next to nothing to gain."""
     if key not in found or "spatial" not in found:
         return None
-    free = found["spatial"]["progress"][0] - 1
-    return (found[key]["progress"][0] - 1) / free if abs(free) > 0.02 else None
+    (mine, lo, hi), (free, free_lo, free_hi) = (found[k]["progress"] for k in (key, "spatial"))
+    if abs(free - 1) <= 0.02:
+        return None
+    gain = (mine - 1) / (free - 1)
+    return gain, math.hypot(hi - lo, 0 if key == "spatial" else gain * (free_hi - free_lo)) / 2 / abs(free - 1)
 
 
 def show(mix, names, total, found):
     print(f"\n{mix}: {' + '.join(names)}, sum of solo peaks {total / MIB:.0f} MiB")
-    print(f"  {'':10} {'progress':>8} {'95 %':>13} {'gain':>6} {'slowest':>8} {'95 %':>13} "
+    print(f"  {'':10} {'progress':>8} {'95 %':>13} {'gain':>11} {'slowest':>8} {'95 %':>13} "
           f"{'changed hands':>15} {'peak':>5} {'others':>6} {'n':>2}  per job")
     for key, v in found.items():
         p, lo, hi = v["progress"]
         s, slo, shi = v["slowest"]
         gain = gain_of(found, key)
         print(f"  {key:10} {p:8.3f} {lo:6.3f}-{hi:6.3f} "
-              f"{'     -' if gain is None else f'{gain:6.2f}'} {s:8.3f} {slo:6.3f}-{shi:6.3f} "
+              f"{'         -' if gain is None else f'{gain[0]:5.2f} ±{gain[1]:4.2f}'[:11]:>11} {s:8.3f} {slo:6.3f}-{shi:6.3f} "
               f"{v['exchanged'] / MIB:7.0f} MiB/step {v['kernel_peak']:5.2f} {v['others']:6.2f} "
               f"{v['legs']:2}  " + " ".join(f"{x:.2f}" for x in v["per_job"]), flush=True)
 
@@ -533,17 +536,19 @@ class Aims:
     """The bars, and by what they were missed."""
 
     def __init__(self):
-        self.cases = {}  # aim: (name, figure, was it reached?)
+        self.cases = {}  # aim: (name and figure, was it reached?)
 
-    def add(self, aim, name, figure, reached):
-        self.cases.setdefault(aim, []).append((name, figure, reached))
+    def add(self, aim, name, figure, reached, within=None):
+        said = f"{name} {figure:.3f}" + (f" (±{within:.2f})" if within is not None else "")
+        self.cases.setdefault(aim, []).append((said, reached))
 
     def show(self):
         print("\naims:")
         for aim, cases in self.cases.items():
-            missed = [f"{name} {figure:.3f}" for name, figure, reached in cases if not reached]
+            missed = [said for said, reached in cases if not reached]
+            few = ": " + ", ".join(said for said, _ in cases) if len(cases) <= 3 else ""
             print(f"  {aim}: " + (f"MISSED by {len(missed)} of {len(cases)}: " + ", ".join(missed) if missed
-                                  else f"reached by all {len(cases)}"))
+                                  else f"reached by all {len(cases)}" + few))
 
 
 def show_means(results):
@@ -581,8 +586,8 @@ def show_aims(results, over):
             aims.add("from one job's kernels to the next one's under 500 us", mix, r["switch_us"], r["switch_us"] < 500)
     for name, found, least in (("80 %", gains[80], 0.9), ("65 %", gains[65], 0.65), ("65 %, three and more", many, 0.9)):
         if found:
-            mean = statistics.mean(found)
-            aims.add(f"mixes that gain {JUDGED}: of the gain, mean", f"{name} ({len(found)})", mean, mean >= least)
+            mean, within = statistics.mean(g for g, _ in found), math.hypot(*(w for _, w in found)) / len(found)
+            aims.add(f"mixes that gain {JUDGED}: of the gain, mean", f"at {name} ({len(found)})", mean, mean >= least, within)
     aims.show()
     print("  OVER BUDGET: " + ", ".join(over) if over else
           "  never over budget" if results else "  no leg was quiet enough to be judged")
