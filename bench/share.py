@@ -509,13 +509,13 @@ def judge(windows, total):
 
 def gain_of(found, key):
     """Gain captured, and by how much it may be off (95 %, from both intervals); None where there is next to nothing to gain."""
-    if key not in found or "spatial" not in found:
+    if key not in found or "spatial" not in found or key == "spatial":
         return None
     (mine, lo, hi), (free, free_lo, free_hi) = (found[k]["progress"] for k in (key, "spatial"))
     if abs(free - 1) <= 0.02:
         return None
     gain = (mine - 1) / (free - 1)
-    return gain, math.hypot(hi - lo, 0 if key == "spatial" else gain * (free_hi - free_lo)) / 2 / abs(free - 1)
+    return gain, math.hypot(hi - lo, gain * (free_hi - free_lo)) / 2 / abs(free - 1)
 
 
 def show(mix, names, total, found):
@@ -527,7 +527,7 @@ def show(mix, names, total, found):
         s, slo, shi = v["slowest"]
         gain = gain_of(found, key)
         print(f"  {key:10} {p:8.3f} {lo:6.3f}-{hi:6.3f} "
-              f"{'         -' if gain is None else f'{gain[0]:5.2f} ±{gain[1]:4.2f}'[:11]:>11} {s:8.3f} {slo:6.3f}-{shi:6.3f} "
+              f"{'-' if gain is None else f'{gain[0]:.2f} ±{gain[1]:.2f}':>11} {s:8.3f} {slo:6.3f}-{shi:6.3f} "
               f"{v['exchanged'] / MIB:7.0f} MiB/step {v['kernel_peak']:5.2f} {v['others']:6.2f} "
               f"{v['legs']:2}  " + " ".join(f"{x:.2f}" for x in v["per_job"]), flush=True)
 

@@ -153,12 +153,11 @@ zi_exec_cost(const zi_exec_options *opt, zi_graph_diag *diag, zi_cost **ret_cost
     return st;
 }
 
-/* A step that broke off was not told by its stream (exec_tell_end). */
+/* All that was queued is over; of a step that broke off the stream did not tell (exec_tell_end). */
 static void
 end_step(zi_exec *e)
 {
     if (zi_exec_is_in_step(e)) exec_tell_end(e, 0);
-    e->in_step = false;
 }
 
 void
@@ -323,8 +322,7 @@ zi_exec_step(zi_exec *e, const zi_exec_feed *feeds, size_t n_feeds, float lr,
         ZI_TRY(zi_session_step_begin(e->session, e->opt.lease_wait_ns
                                                      ? e->opt.lease_wait_ns
                                                      : UINT64_MAX));
-        e->in_step = true;
-        atomic_store(&e->told_end, false);
+        atomic_store(&e->in_step, true);
     }
     r->used = true;
     e->fresh = false;
@@ -395,7 +393,7 @@ zi_exec_result(zi_exec *e, bool wait, zi_exec_step_result *ret_result)
 bool
 zi_exec_is_in_step(const zi_exec *e)
 {
-    return e->in_step && !atomic_load(&e->told_end);
+    return atomic_load(&e->in_step);
 }
 
 zico_status

@@ -149,8 +149,7 @@ struct zi_exec {
     uint32_t     n_runs, next_run;
     exec_run    *last_run; /* of the step queued last */
     bool         renewed;  /* since then the program was replaced: outputs are gone */
-    bool         in_step;  /* the session was told so ... */
-    _Atomic bool told_end; /* ... and since then that it is over */
+    _Atomic bool in_step;  /* the session was told so */
     zi_tier     *away;     /* suspended: where the fixed slots are; else NULL */
 
     unsigned         n_threads;   /* most */

@@ -193,7 +193,7 @@ exec_tell_end(void *arg, unsigned n_cores)
     }
     pthread_mutex_unlock(&e->mu);
     (void)zi_session_step_end(e->session, &info);
-    atomic_store(&e->told_end, true);
+    atomic_store(&e->in_step, false);
 }
 
 /* Threads for the next kernel: 1 or all, as told by the caller, the stream and the broker. */

@@ -14,7 +14,7 @@
 zico_status
 zi_exec_suspend(zi_exec *e, zi_tier *tier, bool cold, uint64_t *ret_out_bytes)
 {
-    if (!e->session || e->away || e->in_step) return ZICO_E_STATE;
+    if (!e->session || e->away || zi_exec_is_in_step(e)) return ZICO_E_STATE;
     ZI_TRY(zi_exec_drain(e));
     ZI_TRY(zi_tier_reserve(tier, e->fixed_bytes));
     if (e->fixed) {
