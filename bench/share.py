@@ -23,8 +23,9 @@ of a mix, the mean over its jobs; over all legs, Hodges and Lehmann's median wit
 their range). A single job's is that times its part of what all made in all legs together, as who has a step more in one leg has one
 less in the next. temporal itself is judged in the same way, by the temporal legs around it: that should be 1, and tells how far the
 other figures can be trusted. Gain captured = (zico - 1) / (spatial - 1). A step counts for the part of its kernels' time that
-lies within the leg. The first rounds are not counted: memory is touched for the first time, tides are learnt, and whether
-sharing pays. Memory is what the kernel says: a process of its own looks at the blocks of the pool's memfd every 20 ms, plus
+lies within the leg. Before all rounds each broker of zico has the machine for itself for a minute and four seconds a job (--learn):
+memory is touched for the first time, tides are learnt, and whether sharing pays. In legs of six seconds now and then that would take
+a policy an hour, and training lasts for hours. --learn 0 tells what jobs get in their first minutes. Memory is what the kernel says: a process of its own looks at the blocks of the pool's memfd every 20 ms, plus
 what the jobs charged. How busy others kept the machine is recorded with each leg; legs with more than 0.15 cores of foreign
 load are left out.
 
@@ -90,8 +91,10 @@ LEGS = {"temporal": ("temporal", None, {}), "spatial": ("spatial", 130, {}), "zi
         "hold-65": ("zico", 65, {"ZICO_HOLD": "step"}),
         "whole-65": ("zico", 65, {"ZICO_CORES": f"fixed:{os.cpu_count()}"})}
 ONE_LESS = ["hold-65", "whole-65"]
-SKIP = 1  # rounds that are not counted, after
-WARM = 4  # ... steps of each job
+SHORT = {"temporal": "t", "spatial": "sp", "zico": "z"}  # as names on the wire are
+WARM = 4  # steps of each job before anything is counted
+START = 4  # seconds for a broker and its jobs to start
+FIRST = 4  # ... for each job's first steps, alone
 LOOK = 0.5  # seconds from one look at the cores' distance to the next; each takes 3 ms
 NEAR = 130  # nanoseconds from one core to the other and back, if they share a cache
 SETTLE = 1.0  # seconds of each leg that are not counted: steps of the leg before end, and data was fetched meanwhile
@@ -370,25 +373,39 @@ def brokers_for(keys, apart):
     return out
 
 
-def run_legs(names, total, keys, apart, seconds, rounds, keep):
+def start_brokers(stack, names, total, brokers, seconds, learn, warm):
+    """One after the other, each with the machine for itself until its policy has learnt, or its jobs have made their first
+    steps; from then on they wait for their turns."""
+    alone = [math.ceil(learn if any(LEGS[key][0] == "zico" for key in mine) else warm) for _, _, mine in brokers]
+    n_legs, first, runs = sum(len(mine) for _, _, mine in brokers), 0, []
+    for k, (budget, env, mine) in enumerate(brokers):
+        until = time.monotonic() + alone[k]
+        policy = "relay:" + "+".join(SHORT[LEGS[key][0]] for key in mine) + (
+            f"/{seconds:g}@{first}:{n_legs}~{alone[k]}:{math.ceil(1.02 * sum(alone[k + 1:]) + 1)}")
+        runs.append(stack.enter_context(Run(names, policy, total * budget // 100, env=env)))
+        first += len(mine)
+        time.sleep(max(0, until - time.monotonic()))
+        print(f"  {len(names)} jobs at {budget} %: " + " ".join(f"{len(j.ends)}" for j in runs[-1].jobs)
+              + f" steps in {alone[k]} s before all turns", flush=True)
+    return runs
+
+
+def run_legs(names, total, keys, opt, seconds, longest, keep):
     """All legs in turn, so many rounds of so many seconds each.  A job tells of a step when it has asked for the next one, so
     a leg is kept when its broker has had another one, and the last of each broker is not."""
-    brokers, seconds = brokers_for(keys, apart), round(seconds, 1)
+    brokers, seconds = brokers_for(keys, opt.apart), round(seconds, 1)
     legs = [(k, key) for k, (_, _, mine) in enumerate(brokers) for key in mine]
-    runs, first = [], 0
     with contextlib.ExitStack() as stack:
-        for budget, env, mine in brokers:
-            policy = ("relay:" + "+".join(LEGS[key][0][:2] for key in mine) + f"/{seconds:g}@{first}:{len(legs)}")
-            runs.append(stack.enter_context(Run(names, policy, total * budget // 100, env=env)))
-            first += len(mine)
+        runs = start_brokers(stack, names, total, brokers, seconds, opt.learn + FIRST * len(names),
+                             START + 2 * WARM * len(names) * longest)
         wait_until_warm(runs, WARM, 10 * len(legs) * seconds)
         looks = stack.enter_context(distance.Looks(LOOK))
         pids = [os.getpid()] + [pid for r in runs for pid in r.pids()]
         circle = seconds * len(legs)
-        first = math.ceil((time.monotonic() + 0.1) / circle) * circle + SKIP * circle
+        first = math.ceil((time.monotonic() + 0.1) / circle) * circle
         time.sleep(first - time.monotonic())
         open_legs = [[] for _ in runs]
-        for turn in range(rounds * len(legs)):
+        for turn in range(opt.rounds * len(legs)):
             begin, (k, key) = first + turn * seconds, legs[turn % len(legs)]
             seen = runs[k].window(begin + seconds, pids)
             runs[k].check()
@@ -855,7 +872,7 @@ def measure(mixes, results, opt):
         try:
             if mix not in results.switch_us:
                 results.add({"mix": mix, "switch_us": measure_switching(names, total)})
-            run_legs(names, total, keys, opt.apart, leg, opt.rounds, keep)
+            run_legs(names, total, keys, opt, leg, longest, keep)
         except RuntimeError as e:
             failed.append(f"{mix}: {e}")
             print("  " + failed[-1], flush=True)
@@ -879,6 +896,8 @@ def main():
     p.add_argument("--leg", type=float, default=6, help="seconds, at least; longer for long steps")
     p.add_argument("--apart", type=int, default=2, help="legs from one of temporal to the next, at most")
     p.add_argument("--rounds", type=int, default=5, help="that count")
+    p.add_argument("--learn", type=float, default=60,
+                   help="seconds for zico to learn before anything counts, and 4 for each job; 0: a job's first minutes")
     p.add_argument("--results", default="out/share.jsonl", help="file that legs are appended to")
     p.add_argument("--report", action="store_true", help="measure nothing, show what was measured")
     p.add_argument("--json", help="file")

@@ -8,6 +8,9 @@
  *          a leg nobody begins; when all steps have ended, and SETTLE has passed, the next one takes
  *          over.  "relay:t+z/6@3:8": the two have turns 3 and 4 of 8 (counted from 0), and in the others
  *          nobody begins, as then the jobs of another broker, with another budget, have the machine.
+ * LEARNING "relay:t+z/6@3:8~60:180": before all turns, for 60 s from the first event on, the first policy that
+ *          learns (it has an on_break) decides; then nobody begins for 180 s, while other brokers' policies
+ *          learn.  Without it six seconds now and then show a policy's first two minutes for an hour.
  * CLOCKS   A leg's time stands still while others decide: it goes on where it stopped.  What it
  *          was measuring is void (on_break), as at its end steps run out without new ones.
  * WE DROP  Suspending: a job that one policy moved out would be missing in the next one's leg.
@@ -27,6 +30,8 @@
 #define LEG_BYTES (512u << 10) /* the largest state that fits */
 #define SECONDS   6.0          /* of a leg, if nothing else is said */
 #define SETTLE_NS 150000000ull /* between two legs, at least */
+#define SECOND_NS 1000000000ull
+#define OWN_MAX   86400u /* seconds before all turns */
 
 typedef struct leg {
     const zi_policy_ops *ops;     /* NULL: nobody begins */
@@ -37,9 +42,11 @@ typedef struct leg {
 
 typedef struct relay {
     uint64_t    leg_ns;
-    size_t      n, at;          /* the leg that decides; n: others have their turns */
-    bool        ending;         /* ... and was told that it ends */
-    size_t      first, n_turns; /* turns of all, of which this is our first */
+    size_t      n, at;            /* the leg that decides; n: others have their turns */
+    bool        ending;           /* ... and was told that it ends */
+    size_t      first, n_turns;   /* turns of all, of which this is our first */
+    uint64_t    begin_ns;         /* of the first event */
+    uint64_t    own_ns, quiet_ns; /* before all turns: we alone, others alone */
     leg         leg[LEGS_MAX + 1];
     zi_job_view job[ZI_LEDGER_JOBS_MAX]; /* as the leg sees them */
     alignas(max_align_t) unsigned char state[LEGS_MAX][LEG_BYTES];
@@ -75,25 +82,40 @@ add_leg(relay *r, const char *name, size_t n, uint64_t seed)
     return ops->init(r->state[r->n++], arg, seed);
 }
 
-/* "/SECONDS", "/SECONDS@FIRST:ALL" or nothing. */
+/* "A:B" and what follows it; NULL if that is not there. */
+static const char *
+read_pair(const char *s, uint64_t *a, uint64_t *b)
+{
+    char *end;
+
+    if (!isdigit((unsigned char)*s)) return NULL;
+    *a = strtoull(s, &end, 10);
+    if (*end != ':' || !isdigit((unsigned char)end[1])) return NULL;
+    *b = strtoull(end + 1, &end, 10);
+    return end;
+}
+
+/* "/SECONDS", "/SECONDS@FIRST:ALL", "/SECONDS@FIRST:ALL~OWN:QUIET" or nothing. */
 static zico_status
 read_times(relay *r, const char *slash)
 {
-    char  *end = NULL;
-    double seconds = slash ? strtod(slash + 1, &end) : SECONDS;
+    char    *end = NULL;
+    double   seconds = slash ? strtod(slash + 1, &end) : SECONDS;
+    uint64_t first, all, own = 0, quiet = 0;
 
     if ((slash && end == slash + 1) || !(seconds >= 1 && seconds <= 3600))
         return ZICO_E_ARG;
     r->leg_ns = (uint64_t)(seconds * 1e9);
     if (!slash || !*end) return ZICO_OK;
-    const char *first = end + 1;
-    if (*end != '@' || !isdigit((unsigned char)*first)) return ZICO_E_ARG;
-    r->first = strtoul(first, &end, 10);
-    const char *all = end + 1;
-    if (*end != ':' || !isdigit((unsigned char)*all)) return ZICO_E_ARG;
-    r->n_turns = strtoul(all, &end, 10);
-    return *end || r->n_turns > TURNS_MAX || r->first >= r->n_turns ? ZICO_E_ARG
-                                                                    : ZICO_OK;
+    const char *rest = *end == '@' ? read_pair(end + 1, &first, &all) : NULL;
+    if (rest && *rest == '~') rest = read_pair(rest + 1, &own, &quiet);
+    if (!rest || *rest || all > TURNS_MAX || first >= all) return ZICO_E_ARG;
+    if (own > OWN_MAX || quiet > OWN_MAX) return ZICO_E_ARG;
+    r->first = first;
+    r->n_turns = all;
+    r->own_ns = own * SECOND_NS;
+    r->quiet_ns = quiet * SECOND_NS;
+    return ZICO_OK;
 }
 
 static zico_status
@@ -115,12 +137,32 @@ relay_init(void *state, const char *arg, uint64_t seed)
     return r->first + r->n <= r->n_turns ? ZICO_OK : ZICO_E_ARG;
 }
 
-/* Whose turn is it? */
+/* The first that learns; else the first. */
 static size_t
-leg_at(const relay *r, uint64_t now_ns)
+learner(const relay *r)
 {
-    size_t turn = (size_t)(now_ns / r->leg_ns % r->n_turns);
-    return turn >= r->first && turn < r->first + r->n ? turn - r->first : r->n;
+    for (size_t k = 0; k < r->n; k++)
+        if (r->leg[k].ops->on_break) return k;
+    return 0;
+}
+
+/* Whose turn it is, since when and until when. */
+typedef struct turn {
+    size_t   leg;
+    uint64_t from_ns, until_ns;
+} turn;
+
+static turn
+turn_at(const relay *r, uint64_t now_ns)
+{
+    uint64_t own_ns = r->begin_ns + r->own_ns, turns_ns = own_ns + r->quiet_ns;
+    uint64_t nth = now_ns / r->leg_ns, from_ns = nth * r->leg_ns;
+    size_t   at = (size_t)(nth % r->n_turns);
+
+    if (now_ns < own_ns) return (turn){learner(r), r->begin_ns, own_ns};
+    if (now_ns < turns_ns) return (turn){r->n, own_ns, turns_ns};
+    return (turn){at >= r->first && at < r->first + r->n ? at - r->first : r->n,
+                  from_ns > turns_ns ? from_ns : turns_ns, from_ns + r->leg_ns};
 }
 
 static uint64_t
@@ -206,24 +248,24 @@ hand_over(relay *r, size_t next, uint64_t now_ns)
 static void
 relay_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
 {
-    relay   *r = state;
-    size_t   due = leg_at(r, ev->now_ns);
-    uint64_t since = ev->now_ns % r->leg_ns;
-    bool     ending = due != r->at;
+    relay *r = state;
+    if (r->begin_ns == 0) r->begin_ns = ev->now_ns;
+    turn due = turn_at(r, ev->now_ns);
+    bool ending = due.leg != r->at;
 
     if (ending && !r->ending) tell_of_break(r);
     r->ending = ending;
     if (ev->kind == ZI_EVENT_JOIN || ev->kind == ZI_EVENT_LEAVE)
         tell_the_others(r, v, ev, out);
     pass_on(r, r->at, v, ev, ending, out);
-    if (ending && since >= SETTLE_NS && !zi_policy_somebody_runs(v)) {
+    if (ending && ev->now_ns - due.from_ns >= SETTLE_NS && !zi_policy_somebody_runs(v)) {
         zi_event begin = {ZI_EVENT_TIMER, ev->now_ns, SIZE_MAX, 0, 0, 0};
-        hand_over(r, due, ev->now_ns);
+        hand_over(r, due.leg, ev->now_ns);
         out->n = 0;
-        pass_on(r, due, v, &begin, false, out);
+        pass_on(r, due.leg, v, &begin, false, out);
         ending = false;
     }
-    uint64_t boundary = ev->now_ns - since + (ending ? SETTLE_NS : r->leg_ns);
+    uint64_t boundary = ending ? due.from_ns + SETTLE_NS : due.until_ns;
     if (boundary > ev->now_ns) zi_out_add(out, ZI_ANSWER_WAKE_AT, 0, 0, boundary);
 }
 

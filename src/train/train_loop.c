@@ -50,7 +50,8 @@ queue_step(const zi_loop_options *o, uint64_t step, zi_train_diag *diag, zi_loop
     const zi_batch *b;
     zico_status     st = ZICO_OK;
 
-    if (!zi_loader_is_ready(o->loader)) /* it may take long: tell meanwhile what is over */
+    if (!zi_loader_is_ready(
+            o->loader)) /* it may take long: tell meanwhile what is over */
         st = take_results(o, true, diag, end);
     if (st >= 0) st = zi_loader_next(o->loader, diag, &b);
     if (st < 0) return st;

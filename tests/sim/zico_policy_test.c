@@ -479,15 +479,23 @@ relay_of_two(void **state)
     outcome both = run(&m, "relay:temporal+spatial/5", 1.2, 60, 1);
     outcome one = run(&m, "relay:zico/5", 0.65, 60, 1), z = run(&m, "zico", 0.65, 60, 1);
     outcome part = run(&m, "relay:temporal/5@1:4", 1.2, 60, 1);
+    /* 15 s alone, then 15 s of nobody, then one turn of six: 20 of 60 s */
+    outcome first = run(&m, "relay:temporal/5@1:4~15:15", 1.2, 60, 1);
+    /* the first 20 s are the learner's, then each has half */
+    outcome learns = run(&m, "relay:temporal+zico/5@0:2~20:0", 1.2, 60, 1);
     double  middle = (t.total + s.total) / 2;
     printf(
         "relay: temporal %.3f, spatial %.3f, both %.3f; zico %.3f, alone in relay %.3f; "
-        "one turn of four of temporal %.3f\n",
-        t.total, s.total, both.total, z.total, one.total, part.total);
+        "one turn of four of temporal %.3f, after a time of its own %.3f; learnt first "
+        "%.3f\n",
+        t.total, s.total, both.total, z.total, one.total, part.total, first.total,
+        learns.total);
     assert_true(both.total > 0.95 * middle && both.total < 1.02 * middle);
     assert_true(slowest(&m, &both, &t) > 0.95);
     assert_true(one.total > 0.99 * z.total && one.total < 1.01 * z.total);
     assert_true(part.total > 0.23 * t.total && part.total < 0.26 * t.total);
+    assert_true(first.total > 0.32 * t.total && first.total < 0.345 * t.total);
+    assert_true(learns.total > 1.02 * middle);
 }
 
 /* Lists that make no sense are refused. */
@@ -511,7 +519,12 @@ relay_of_nobody(void **state)
                                       "relay:zico/5@0:65",
                                       "relay:zico/5@-1:4",
                                       "relay:zico/5@0:2x",
-                                      "relay:zico/5@18446744073709551615:4"};
+                                      "relay:zico/5@18446744073709551615:4",
+                                      "relay:zico/5@1:4~",
+                                      "relay:zico/5@1:4~60",
+                                      "relay:zico/5@1:4~60:x",
+                                      "relay:zico/5@1:4~60:60:60",
+                                      "relay:zico/5@1:4~60:86401"};
     mix                      m = {0};
     zi_sim_result            res;
     zi_sim_job_result        per[N_MAX];

@@ -15,16 +15,16 @@
 
 /* A lender that counts, lends from one buffer, and says no when told so. */
 static struct {
-    uint64_t    charged;
-    int         n_begun, n_ended, n_live;
-    zico_status answer, begin_answer, join_answer;
-    int         n_full;   /* so many takes find every job waiting for every other */
-    uint64_t    comes_ns; /* a take that does not wait so long is in vain */
-    unsigned    cores;    /* 0: three */
-    char       *pool;
-    size_t      used;
-    zi_piece    piece; /* of the pool, if any is held */
-    uint64_t    away;
+    _Atomic uint64_t charged; /* several threads charge at once */
+    int              n_begun, n_ended, n_live;
+    zico_status      answer, begin_answer, join_answer;
+    int              n_full;   /* so many takes find every job waiting for every other */
+    uint64_t         comes_ns; /* a take that does not wait so long is in vain */
+    unsigned         cores;    /* 0: three */
+    char            *pool;
+    size_t           used;
+    zi_piece         piece; /* of the pool, if any is held */
+    uint64_t         away;
 } fake;
 
 static zico_status
