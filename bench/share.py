@@ -16,6 +16,7 @@ within a broker the policies (`--policy relay:...`, src/policy/relay.c).  While 
     reserve-N   spatial at 80 and 65 %: cores are divided, but peaks are reserved; who does not fit waits
     hold-65     zico at 65 %, jobs give memory back only at the end of a step (ZICO_HOLD=step)
     whole-65    zico at 65 %, each job keeps all cores (ZICO_CORES): cores are not divided
+    full-N      zico at 80 and 65 %, and nobody is asked to plan for less (zico:full)
 
 Progress is a job's rate in a leg relative to what taking turns would have given it there: its rate in all temporal legs of the
 run, times how fast the machine was in the two around this leg (all jobs together, as of a single job few steps end in a leg);
@@ -90,8 +91,9 @@ LEGS = {"temporal": ("temporal", None, {}), "spatial": ("spatial", 130, {}), "zi
         "zico-65": ("zico", 65, {}), "reserve-65": ("spatial", 65, {}), "zico-55": ("zico", 55, {}),
         "hold-65": ("zico", 65, {"ZICO_HOLD": "step"}),
         "whole-65": ("zico", 65, {"ZICO_CORES": f"fixed:{os.cpu_count()}"})}
-ONE_LESS = ["hold-65", "whole-65"]
-SHORT = {"temporal": "t", "spatial": "sp", "zico": "z"}  # as names on the wire are
+LEGS |= {"full-80": ("zico:full", 80, {}), "full-65": ("zico:full", 65, {})}
+ONE_LESS = ["hold-65", "whole-65", "full-80", "full-65"]
+SHORT = {"temporal": "t", "spatial": "sp", "zico": "z", "zico:full": "zico:full"}  # as names on the wire are
 WARM = 4  # steps of each job before anything is counted
 START = 4  # seconds for a broker and its jobs to start
 FIRST = 4  # ... for each job's first steps, alone
@@ -359,24 +361,29 @@ def measure_switching(names, total):
 
 def brokers_for(keys, apart):
     """[(budget, environment, [leg, ...]), ...]: one broker for all legs of one kind, with legs of temporal in between, at most
-    so many legs apart; also where a broker begins with peaks reserved, as who does not fit would never make its first steps."""
-    out, since = [], apart  # legs since the last one of temporal
+    so many legs apart; also where a broker begins with peaks reserved, as who does not fit would never make its first steps.
+    zico has brokers of its own, as its jobs may have other plans than those of turns."""
+    out, since, alone = [], apart, None  # legs since the last one of temporal; is the last broker zico's?
     for key in keys:
         policy, budget, env = LEGS[key]
-        if not out or out[-1][:2] != (budget, env):
+        due, is_zico = since >= apart, policy.startswith("zico")
+        if due and is_zico:
+            out.append((LEGS["spatial"][1], {}, ["temporal"]))
+            since, due = 0, False
+        if is_zico or not out or alone or out[-1][:2] != (budget, env):
             out.append((budget, env, []))
-        if since >= apart or (policy == "spatial" and not out[-1][2]):
+        if due or (policy == "spatial" and not out[-1][2]):
             out[-1][2].append("temporal")
             since = 0
         out[-1][2].append(key)
-        since += 1
+        since, alone = since + 1, is_zico
     return out
 
 
 def start_brokers(stack, names, total, brokers, seconds, learn, warm):
     """One after the other, each with the machine for itself until its policy has learnt, or its jobs have made their first
     steps; from then on they wait for their turns."""
-    alone = [math.ceil(learn if any(LEGS[key][0] == "zico" for key in mine) else warm) for _, _, mine in brokers]
+    alone = [math.ceil(learn if any(LEGS[key][0].startswith("zico") for key in mine) else warm) for _, _, mine in brokers]
     n_legs, first, runs = sum(len(mine) for _, _, mine in brokers), 0, []
     for k, (budget, env, mine) in enumerate(brokers):
         until = time.monotonic() + alone[k]

@@ -194,6 +194,15 @@ tell_go(zi_broker *b, zi_peer *p, const zi_effect *e)
 }
 
 static void
+tell_shrink(zi_broker *b, const zi_effect *e)
+{
+    zi_msg_shrink *m = &zi_peer_compose(b, ZI_MSG_SHRINK, 0)->shrink;
+
+    m->claim_bytes = e->value;
+    m->cost_milli = e->cost_milli < ZI_COST_MILLI_MAX ? e->cost_milli : ZI_COST_MILLI_MAX;
+}
+
+static void
 tell_cores(zi_broker *b, const zi_effect *e)
 {
     zi_msg_cores *m = &zi_peer_compose(b, ZI_MSG_CORES, 0)->cores;
@@ -249,6 +258,10 @@ carry_out(zi_broker *b, const zi_effect *e)
     case ZI_EFFECT_RESUME:
         zi_effects_log_step(b, "resume", e->job, 0);
         zi_peer_compose(b, ZI_MSG_RESUME, 0);
+        break;
+    case ZI_EFFECT_SHRINK:
+        zi_effects_log_step(b, "shrink", e->job, e->value);
+        tell_shrink(b, e);
         break;
     default:
         zi_assert(!"an effect that nobody carries out");

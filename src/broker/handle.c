@@ -188,9 +188,17 @@ on_suspended(zi_broker *b, zi_peer *p, const zi_msg_suspended *m)
 static void
 on_frontier(zi_broker *b, zi_peer *p, const zi_msg_frontier *m)
 {
-    if (m->n_points == 0 || m->points[m->n_points - 1].delta <= 0) return;
-    const uint64_t bytes = (uint64_t)m->points[m->n_points - 1].delta;
-    zi_decide(b, zi_desk_will_take(b->desk, p->job, bytes, b->os->now_ns(b->os)));
+    if (m->n_points == 0) return;
+    const zi_wire_point *now = &m->points[m->n_points - 1], *full = &m->points[0];
+    zi_job_plan          plan = {.step_bytes = (uint64_t)now->delta};
+
+    if (now->delta <= 0 || full->delta <= 0) return;
+    if (m->n_points > 1) {
+        double cost = full->at_ns ? 1e3 * (double)now->at_ns / (double)full->at_ns : 1e3;
+        plan.full_bytes = (uint64_t)full->delta;
+        plan.cost_milli = cost < ZI_COST_MILLI_MAX ? (uint32_t)cost : ZI_COST_MILLI_MAX;
+    }
+    zi_decide(b, zi_desk_planned(b->desk, p->job, &plan, b->os->now_ns(b->os)));
 }
 
 static void

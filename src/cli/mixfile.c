@@ -33,6 +33,7 @@ static const cyaml_schema_field_t job_fields[] = {
     ZI_YAML_WORD("arrive", zi_mix_entry, arrive),
     ZI_YAML_WORD("steps", zi_mix_entry, steps),
     ZI_YAML_WORD("native", zi_mix_entry, native),
+    ZI_YAML_WORD("shrink", zi_mix_entry, shrink),
     CYAML_FIELD_END,
 };
 
@@ -131,6 +132,8 @@ understand_job(zi_yaml *y, const zi_mix_entry *e, zi_sim_job *ret_job)
     zi_yaml_check(y, "warm", e->warm, 1, 100, &warm);
     zi_yaml_check(y, "burst", e->burst, 0, 1, &burst);
     zi_yaml_check(y, "steps", e->steps, 1, 1e15, &steps);
+    zi_yaml_check(y, "shrink", e->shrink, 0, 10, &ret_job->lean_cost);
+    ret_job->can_shrink = e->shrink != NULL;
     zi_yaml_seconds(y, "gap", e->gap, &ret_job->gap_ns);
     zi_yaml_seconds(y, "every", e->every, &ret_job->every_ns);
     zi_yaml_seconds(y, "arrive", e->arrive, &ret_job->arrive_ns);

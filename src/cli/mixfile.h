@@ -27,7 +27,8 @@
 typedef struct zi_mix_entry {
     /* as written; NULL where absent */
     char *name, *tide, *shape, *peak, *step, *fixed, *count;
-    char *weight, *scaling, *gap, *every, *noise, *warm, *burst, *arrive, *steps, *native;
+    char *weight, *scaling, *gap, *every, *noise, *warm, *burst, *arrive, *steps, *native,
+        *shrink;
 } zi_mix_entry;
 
 typedef struct zi_mixfile {

@@ -213,8 +213,12 @@ dispatch(zi_session *s, const zi_msg *m)
         zi_session_say(s, "%s", m->refuse.text);
         lose(s, ZI_LINK_REFUSED);
         break;
+    case ZI_MSG_SHRINK:
+        zi_limit_wish(s, (zi_session_wish){.step_bytes = m->shrink.claim_bytes,
+                                           .cost_milli = m->shrink.cost_milli});
+        break;
     default:
-        break; /* SHRINK and others of a later day */
+        break; /* those of a later day */
     }
 }
 

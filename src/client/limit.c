@@ -4,6 +4,10 @@
  * lease table, which every job can read.  A job that plans by its limit may read it a moment
  * before it changes; what it then asks for might wait for ever.  So the limit told last is kept,
  * and a step that waits looks whether it still holds.
+ *
+ * Wishes are softer: the broker asks a job to take less as others could run beside it (SHRINK).  The job
+ * answers what it takes from now on, be it less or not.  A broker that has been restarted knows of no
+ * wish, so with it there is none.
  */
 #include "client/session_inside.h"
 
@@ -47,19 +51,45 @@ zi_session_limit(zi_session *s)
 bool
 zi_limit_has_changed(zi_session *s)
 {
-    return s->told_limit && s->state == ZI_LINK_JOINED && limit_now(s) != s->told_limit;
+    if (!s->told_limit || s->state != ZI_LINK_JOINED) return false;
+    return s->wish_new || limit_now(s) != s->told_limit;
+}
+
+static zi_wire_point
+point_of(const zi_step_need *need)
+{
+    return (zi_wire_point){.at_ns = need->ns, .delta = (int64_t)need->bytes};
 }
 
 void
-zi_session_will_take(zi_session *s, uint64_t step_bytes)
+zi_session_planned(zi_session *s, const zi_step_need *now, const zi_step_need *full)
 {
     if (!zi_session_usable(s)) return;
     pthread_mutex_lock(&s->mu);
     if (s->state == ZI_LINK_JOINED) {
         zi_msg_frontier *m = &zi_link_message(s, ZI_MSG_FRONTIER)->frontier;
-        m->n_points = 1;
-        m->points[0] = (zi_wire_point){.delta = (int64_t)step_bytes};
+        m->n_points = 0;
+        if (full) m->points[m->n_points++] = point_of(full);
+        m->points[m->n_points++] = point_of(now);
         zi_link_send(s, NULL, 0);
     }
     pthread_mutex_unlock(&s->mu);
+}
+
+bool
+zi_session_shrink(zi_session *s, zi_session_wish *ret_wish)
+{
+    pthread_mutex_lock(&s->mu);
+    bool is_new = s->wish_new;
+    s->wish_new = false;
+    *ret_wish = s->wish;
+    pthread_mutex_unlock(&s->mu);
+    return is_new;
+}
+
+void
+zi_limit_wish(zi_session *s, zi_session_wish wish)
+{
+    s->wish = wish;
+    s->wish_new = (s->opt.features & ZI_FEATURE_SHRINK) != 0;
 }

@@ -129,6 +129,7 @@ resume_link(zi_session *s)
     s->uncharged_bytes = 0; /* REJOIN told them all */
     compare_with_table(s);
     s->tide_wanted = s->in_step;
+    if (s->wish.step_bytes) zi_limit_wish(s, (zi_session_wish){0});
     if (s->suspended) zi_step_tell_suspended(s, 0, ZICO_OK);
     for (zi_pending *p = s->pending; p; p = p->next) zi_link_send_pending(s, p);
     pthread_cond_broadcast(&s->changed);

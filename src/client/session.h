@@ -166,9 +166,23 @@ bool zi_session_in_step(zi_session *s);
  * never fit; E_NOMEM: no larger claim became safe; E_TIMEOUT; E_STATE: not in a step.  A lease
  * that goes beyond a declared claim, and may wait, raises it by itself. */
 zico_status zi_session_raise(zi_session *s, uint64_t claim_bytes, uint64_t wait_ns);
-/* Between steps: the job has planned anew, and a step takes so many bytes beside what is fixed
- * from now on.  What was learnt of its steps is forgotten. */
-void zi_session_will_take(zi_session *s, uint64_t step_bytes);
+/* What others would like this job to take. */
+typedef struct zi_session_wish {
+    uint64_t step_bytes; /* of the pool in a step; 0: as many as it likes */
+    uint32_t cost_milli; /* for that a step may take so many thousandths of its time */
+} zi_session_wish;
+
+/* True: another wish than last time; the job answers with zi_session_planned, also if it stays as it
+ * is.  Only with ZI_FEATURE_SHRINK.  zi_session_step_begin returns ZICO_E_NOPLAN when a wish comes
+ * while it waits. */
+bool zi_session_shrink(zi_session *s, zi_session_wish *ret_wish);
+/* What one step takes: bytes beside what is fixed, and time as foreseen (0: unknown). */
+typedef struct zi_step_need {
+    uint64_t bytes, ns;
+} zi_step_need;
+/* Between steps: the job has planned anew, or answers a wish.  `full`: as it likes best, NULL if that
+ * is not known.  Of another plan than before everything is learnt anew. */
+void zi_session_planned(zi_session *s, const zi_step_need *now, const zi_step_need *full);
 /* A line for people, shown by zico status. */
 void zi_session_note(zi_session *s, const char *text);
 

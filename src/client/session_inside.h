@@ -148,6 +148,8 @@ struct zi_session {
     _Atomic unsigned    first_core; /* likewise */
     uint64_t            budget_bytes;
     uint64_t            told_limit; /* by zi_session_limit; 0: nobody plans by it */
+    zi_session_wish     wish;       /* SHRINK, told last */
+    bool                wish_new;   /* ... and nobody has looked at it yet */
     zico_stats          stats;
     zi_session_watcher *watchers; /* guarded by watch_mu */
     pthread_mutex_t     watch_mu;
@@ -174,6 +176,8 @@ void zi_link_await(zi_session *s, zi_pending *p);
 void zi_link_withdraw(zi_session *s, zi_pending *p);
 /* Since zi_session_limit was asked; with mu held. */
 bool zi_limit_has_changed(zi_session *s);
+/* With mu held.  Others would like it to take so much. */
+void zi_limit_wish(zi_session *s, zi_session_wish wish);
 /* With mu held: we are out (or could not go: st < 0). */
 void zi_step_tell_suspended(zi_session *s, uint64_t out_bytes, zico_status st);
 void zi_link_send_pending(zi_session *s, zi_pending *p); /* again, to a successor */

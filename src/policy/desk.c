@@ -85,6 +85,7 @@ fill_view(zi_desk *d, zi_job_id job, const zi_job_spec *spec)
         .cores = spec->core_mode == ZI_CORES_FOLLOW || spec->cores == 0 ? d->n_cores
                                                                         : spec->cores,
         .can_suspend = (spec->features & ZI_FEATURE_SUSPEND) != 0,
+        .can_shrink = (spec->features & ZI_FEATURE_SHRINK) != 0,
         .native = (spec->features & ZI_FEATURE_NATIVE) != 0,
         .told_in_step = (spec->features & (ZI_FEATURE_NATIVE | ZI_FEATURE_CORES)) != 0,
         .steady = (spec->features & (ZI_FEATURE_NATIVE | ZI_FEATURE_STEADY)) != 0,

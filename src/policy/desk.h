@@ -69,6 +69,7 @@ typedef enum zi_effect_kind {
     ZI_EFFECT_RECALL,  /* job, value: regions                                    */
     ZI_EFFECT_SUSPEND, /* job; value: 1: for the machine, not for another job */
     ZI_EFFECT_RESUME,  /* job */
+    ZI_EFFECT_SHRINK,  /* job, value: bytes, 0: as it likes; cost_milli */
     ZI_EFFECT_PUNCH,   /* grant.punch only                                       */
     ZI_EFFECT_WAKE_AT, /* value: call zi_desk_tick then                          */
 } zi_effect_kind;
@@ -82,6 +83,7 @@ typedef struct zi_effect {
     uint32_t        position;
     zi_job_id       behind;
     uint64_t        value;
+    uint32_t        cost_milli; /* SHRINK: of its time, at most */
     uint32_t        first_core; /* GO, CORES: of `value` cores in a row */
     uint64_t        asked_bytes;
     uint64_t        had_bytes;
@@ -105,10 +107,17 @@ zico_status zi_desk_step_ask(zi_desk *d, zi_job_id job, uint32_t seq, uint64_t s
 zico_status
 zi_desk_step_end(zi_desk *d, zi_job_id job, uint64_t step_no, const zi_tide *observed,
                  uint64_t busy_ns, uint64_t stall_ns, uint64_t now_ns);
-/* Between steps: the job has planned anew and takes so much from now on; what was learnt of
+/* What a job's steps take from now on. */
+typedef struct zi_job_plan {
+    uint64_t step_bytes;
+    uint64_t full_bytes; /* as it likes best: it answers SHRINK; 0: it does not */
+    uint32_t cost_milli; /* of the time that it takes then */
+} zi_job_plan;
+
+/* Between steps: the job has planned anew; if that is another plan than before, what was learnt of
  * its steps is forgotten.  E_STATE: it is inside one. */
 zico_status
-zi_desk_will_take(zi_desk *d, zi_job_id job, uint64_t step_bytes, uint64_t now_ns);
+zi_desk_planned(zi_desk *d, zi_job_id job, const zi_job_plan *plan, uint64_t now_ns);
 /* req: job, seq, hold, n_regions / size_bytes, adjacent, ahead, deadline_ns are read. */
 zico_status zi_desk_ask(zi_desk *d, const zi_request *req, uint64_t now_ns);
 zico_status zi_desk_raise(zi_desk *d, zi_job_id job, uint32_t seq, uint64_t claim_bytes,

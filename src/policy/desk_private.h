@@ -264,6 +264,7 @@ bool      zi_desk_go(zi_desk *d, zi_job_id job);
 bool zi_desk_go_unasked(zi_desk *d);
 void zi_desk_suspend(zi_desk *d, zi_job_id job);
 void zi_desk_resume(zi_desk *d, zi_job_id job);
+void zi_desk_shrink(zi_desk *d, zi_job_id job, uint64_t step_bytes, uint64_t cost_milli);
 void zi_desk_set_state(zi_desk *d, zi_job_id job);
 void zi_desk_note_wait(zi_desk *d, zi_job_id job);
 

@@ -61,6 +61,9 @@ carry_out(zi_desk *d, const zi_answer *a)
     case ZI_ANSWER_RESUME:
         if (!d->row[v->id].paused) zi_desk_resume(d, v->id); /* a person comes first */
         return false;
+    case ZI_ANSWER_SHRINK:
+        zi_desk_shrink(d, v->id, a->value, a->request);
+        return false;
     case ZI_ANSWER_REASON:
         set_reason(d, v, a);
         return false;

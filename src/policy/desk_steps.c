@@ -394,23 +394,57 @@ note_length(zi_desk *d, zi_desk_row *j, zi_job_view *v, uint64_t busy_ns)
     }
 }
 
-zico_status
-zi_desk_will_take(zi_desk *d, zi_job_id job, uint64_t step_bytes, uint64_t now_ns)
+/* Its steps are others from now on. */
+static void
+forget_steps(zi_desk_row *j, zi_job_view *v, uint64_t step_bytes)
 {
-    if (!zi_desk_is_live(d, job) || step_bytes == 0) return ZICO_E_ARG;
-    zi_desk_row *j = &d->row[job];
-    zi_job_view *v = zi_desk_view_of(d, job);
-
-    if (j->in_step) return ZICO_E_STATE;
-    zi_desk_now(d, now_ns);
     *j->learner = (zi_tide_learner){0};
     j->n_unlearnt = 0;
     j->worst_bytes = j->last_peak_bytes = step_bytes;
     v->tide = NULL;
     v->repeats = false;
+}
+
+zico_status
+zi_desk_planned(zi_desk *d, zi_job_id job, const zi_job_plan *plan, uint64_t now_ns)
+{
+    if (!zi_desk_is_live(d, job) || plan->step_bytes == 0) return ZICO_E_ARG;
+    zi_desk_row *j = &d->row[job];
+    zi_job_view *v = zi_desk_view_of(d, job);
+    uint64_t     before = v->plan_bytes ? v->plan_bytes : plan->full_bytes;
+
+    if (j->in_step) return ZICO_E_STATE;
+    zi_desk_now(d, now_ns);
+    if (plan->step_bytes != before || plan->step_bytes > j->worst_bytes)
+        forget_steps(j, v, plan->step_bytes);
+    v->plan_bytes = plan->step_bytes;
+    if (plan->full_bytes) {
+        v->shrink_asked = false;
+        v->full_bytes = plan->full_bytes;
+        v->cost_milli = plan->cost_milli;
+    }
     zi_desk_refresh(d);
+    zi_desk_post(d, ZI_EVENT_PLANNED, job, 0, plan->step_bytes);
     zi_desk_settle(d);
     return ZICO_OK;
+}
+
+void
+zi_desk_shrink(zi_desk *d, zi_job_id job, uint64_t step_bytes, uint64_t cost_milli)
+{
+    zi_job_view *v = zi_desk_view_of(d, job);
+
+    if (!v->can_shrink || v->shrink_bytes == step_bytes || zi_desk_reserve(d) < 0) return;
+    v->shrink_bytes = step_bytes;
+    v->shrink_asked = true;
+    zi_desk_emit(d,
+                 &(zi_effect){.kind = ZI_EFFECT_SHRINK,
+                              .job = job,
+                              .behind = ZI_JOB_NONE,
+                              .value = step_bytes,
+                              .cost_milli = cost_milli < UINT32_MAX ? (uint32_t)cost_milli
+                                                                    : UINT32_MAX},
+                 NULL);
 }
 
 /* What it held of a step when it was moved out is gone with the rest of that step.  If that was broken

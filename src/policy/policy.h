@@ -8,9 +8,10 @@
  *   banker, so a bad policy can be slow or unfair but can break no promise of R1 to R3.
  *
  * EVENTS   JOIN, LEAVE, STEP_ASK, STEP_BEGAN, STEP_END, LEASE_ASK, STALLED, REGION (taken or returned),
- *          BUDGET (also limits, pause, weight), TIMER
- * ANSWERS  GO (start the step), GRANT (a waiting request), CORES, SUSPEND, RESUME,
- *          WAKE_AT (a TIMER event at that time), REASON (why a job is kept waiting)
+ *          BUDGET (also limits, pause, weight), TIMER,
+ *          SUSPENDED, PLANNED (a job takes less, or more, from now on)
+ * ANSWERS  GO (start the step), GRANT (a waiting request), CORES, SUSPEND, RESUME, SHRINK (plan for
+ *          less), WAKE_AT (a TIMER event at that time), REASON (why a job is kept waiting)
  *
  * LEARNING A job about which nothing is known (no claim, no tide) runs its first step alone: the
  *          desk sees to it, and starts it itself.  A policy only sees that its GO is refused.
@@ -81,6 +82,12 @@ typedef struct zi_job_view {
     uint32_t     cores;       /* told last */
     zi_core_mode core_mode;
     bool         can_suspend;
+    bool         can_shrink;   /* plans for less when asked                       */
+    bool         shrink_asked; /* ... and has not answered yet                    */
+    uint64_t     shrink_bytes; /* asked for last; 0: as many as it likes          */
+    uint64_t     full_bytes;   /* what a step takes as it likes best; 0: not told */
+    uint64_t     plan_bytes;   /* ... as it is planned now; 0: not told           */
+    uint32_t     cost_milli;   /* of the time that a step as it likes best takes  */
     bool by_hand; /* paused or suspended by a person: not a policy's to bring back */
     bool native;
     bool told_in_step; /* hears CORES within its step; else with GO                 */
@@ -111,6 +118,7 @@ typedef enum zi_event_kind {
     ZI_EVENT_BUDGET,
     ZI_EVENT_SUSPENDED, /* a job has moved out (or could not: value = 0) */
     ZI_EVENT_TIMER,
+    ZI_EVENT_PLANNED, /* a job has planned anew, or answers that it does not */
 } zi_event_kind;
 
 typedef struct zi_event {
@@ -128,6 +136,7 @@ typedef enum zi_answer_kind {
     ZI_ANSWER_CORES,   /* job, value: how many                             */
     ZI_ANSWER_SUSPEND, /* job                                              */
     ZI_ANSWER_RESUME,  /* job                                              */
+    ZI_ANSWER_SHRINK,  /* job, value: bytes (0: as it likes), request: most cost_milli */
     ZI_ANSWER_WAKE_AT, /* value: time of a TIMER event                     */
     ZI_ANSWER_REASON,  /* job, value: zi_reason; request: job it is behind */
     ZI_ANSWER_LANE,    /* job, value: lane number, for status              */

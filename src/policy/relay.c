@@ -13,7 +13,8 @@
  *          learn.  Without it six seconds now and then show a policy's first two minutes for an hour.
  * CLOCKS   A leg's time stands still while others decide: it goes on where it stopped.  What it
  *          was measuring is void (on_break), as at its end steps run out without new ones.
- * WE DROP  Suspending: a job that one policy moved out would be missing in the next one's leg.
+ * WE DROP  Suspending: a job that one policy moved out would be missing in the next one's leg; and of
+ *          several policies no one may ask jobs to plan for less, as the others would find them so.
  * CHECKED  zico_policy_test.c: two make what lies between them; one alone makes what it makes
  *          without; one turn of four makes a quarter.
  */
@@ -208,6 +209,7 @@ pass_on(relay *r, size_t k, const zi_view *v, const zi_event *ev, bool ending,
         zi_answer a = out->answer[i];
         if (a.kind == ZI_ANSWER_WAKE_AT) a.value += l->away_ns;
         if (a.kind == ZI_ANSWER_SUSPEND || (ending && a.kind == ZI_ANSWER_GO)) continue;
+        if (a.kind == ZI_ANSWER_SHRINK && r->n > 1) continue;
         out->answer[n++] = a;
     }
     out->n = n;

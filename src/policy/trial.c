@@ -46,6 +46,16 @@ zi_trial_break(zi_trial *t)
     t->from_ns = 0;
 }
 
+void
+zi_trial_return(zi_trial *t, const zi_trial *before)
+{
+    *t = *before;
+    t->from_ns = 0;
+    t->changed = t->turns != t->choice;
+    t->turns = t->choice;
+    t->n_left = t->n_next;
+}
+
 /* Of late, or in the epochs of the present trial together. */
 static double
 rate_of(const zi_trial *t, const zi_view *v, bool turns, bool in_trial)
@@ -89,7 +99,10 @@ believe(zi_trial *t, double shared, double turns, bool clear)
     if (t->n_trials < MEMORY - 1) t->n_trials++;
     double part = 1.0 / (t->n_trials + 1);
     if (clear && part < 0.5) part = 0.5;
-    if (turns > 0) t->ratio += part * (shared / turns - t->ratio);
+    t->n_done++;
+    if (turns <= 0) return;
+    t->seen_ratio = shared / turns;
+    t->ratio += part * (t->seen_ratio - t->ratio);
 }
 
 static void

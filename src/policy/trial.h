@@ -41,6 +41,8 @@ typedef struct zi_trial {
     uint32_t n_sharing;    /* epochs since turns were taken                         */
     uint32_t n_trials;     /* that `ratio` is the mean of, about                    */
     double   ratio;        /* what sharing does over what turns do, as is believed    */
+    uint32_t n_done;       /* trials so far, and in the last one of them ...          */
+    double   seen_ratio;   /* ... sharing did so many times what turns did            */
     zi_tried job[ZI_LEDGER_JOBS_MAX];
 } zi_trial;
 
@@ -53,6 +55,9 @@ void zi_trial_step_ended(zi_trial *t, zi_job_id job);
  * its first steps, alone or beside others. */
 void zi_trial_look(zi_trial *t, const zi_view *v, uint64_t now_ns, double longest_ns,
                    bool counts);
+
+/* Everything is again as it was when `before` was true: what was chosen then goes on. */
+void zi_trial_return(zi_trial *t, const zi_trial *before);
 
 /* Others decided meanwhile: the present epoch tells nothing. */
 void zi_trial_break(zi_trial *t);

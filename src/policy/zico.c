@@ -42,6 +42,8 @@
  *          tried against each other all the while (trial.h), and what did more goes on.  A job's first
  *          steps beside others tell nothing: they were seen to be slow (presumably as together they touch
  *          memory that none touched alone).
+ *   COULD THEY TAKE LESS?  Where tides do not fit, jobs that can are asked to plan for less memory, and
+ *          stay so if that does more (shrink.h).
  *   TURNS  are the temporal policy's: most behind first, and a step that ran alone costs its job
  *          the time it took, not what it should have taken.
  *   DATA   A job that pauses between steps, for its data perhaps, is owed its share meanwhile, but no
@@ -62,6 +64,7 @@
  */
 #include "policy/neighbours.h"
 #include "policy/policy_common.h"
+#include "policy/shrink.h"
 #include "policy/sweep.h"
 #include "policy/trial.h"
 
@@ -108,6 +111,7 @@ typedef struct account {
 
 typedef struct zico {
     zi_trial      trial;
+    zi_shrink     shrink;
     uint64_t      last_ns;
     zi_neighbours beside;
     account       job[ZI_LEDGER_JOBS_MAX];
@@ -133,8 +137,9 @@ typedef struct choice {
 static zico_status
 zico_init(void *state, const char *arg, uint64_t seed)
 {
-    (void)state, (void)seed;
-    return arg[0] ? ZICO_E_ARG : ZICO_OK;
+    zico *z = state;
+    (void)seed;
+    return zi_shrink_init(&z->shrink, arg);
 }
 
 static double
@@ -447,6 +452,24 @@ worth_of(const choice *c, size_t also, size_t third, bool at_prices)
         sum += (at_prices ? price(c, job[i]) : 1) / pace;
     }
     return sum;
+}
+
+/* What two of the jobs do beside each other at best, in solo time; 0: there are no two. */
+static double
+best_pair(const choice *c)
+{
+    double best = 0;
+
+    for (size_t i = 0; i < c->v->n_jobs; i++)
+        for (size_t k = 0; k < i; k++) {
+            const zi_job_view *a = &c->v->job[i], *b = &c->v->job[k];
+            if (!is_present(c->z, a, c->now_ns) || !is_present(c->z, b, c->now_ns))
+                continue;
+            double both = 1 / (1 + zi_neighbours_cost(&c->z->beside, a->id, b->id)) +
+                          1 / (1 + zi_neighbours_cost(&c->z->beside, b->id, a->id));
+            if (both > best) best = both;
+        }
+    return best;
 }
 
 /* -- choosing ----------------------------------------------------------------------------- */
@@ -839,6 +862,16 @@ somebody_fresh(const choice *c)
     return false;
 }
 
+/* Would all do more if some took less? */
+static void
+look_at_plans(const choice *c, zi_out *out)
+{
+    zico  *z = c->z;
+    double beside = zi_shrink_is_due(&z->shrink, &z->trial) ? best_pair(c) : 0;
+
+    zi_shrink_look(&z->shrink, c->v, &z->trial, beside, out);
+}
+
 static bool
 somebody_asks(const zi_view *v)
 {
@@ -859,8 +892,10 @@ zico_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
         zi_neighbours_forget(&z->beside, v->job[ev->job].id);
     }
     if (ev->kind == ZI_EVENT_JOIN || ev->kind == ZI_EVENT_LEAVE ||
-        z->trial.budget_bytes != v->budget_bytes)
+        z->trial.budget_bytes != v->budget_bytes) {
         zi_trial_begin(&z->trial, v->budget_bytes);
+        zi_shrink_begin(&z->shrink);
+    }
     if (ev->kind == ZI_EVENT_STEP_BEGAN) note_company(z, v, ev->job);
     if (ev->kind == ZI_EVENT_LEASE_ASK) return;
     if (ev->kind == ZI_EVENT_REGION && (ev->delta_bytes > 0 || !somebody_asks(v))) {
@@ -879,6 +914,8 @@ zico_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
         zi_trial_look(&z->trial, v, ev->now_ns, c.longest,
                       c.weights > 0 && !somebody_fresh(&c));
     }
+    if (ev->kind == ZI_EVENT_STEP_END || ev->kind == ZI_EVENT_PLANNED)
+        look_at_plans(&c, out);
     if (ev->kind == ZI_EVENT_REGION && !zi_policy_core_left(v))
         zi_policy_divide_cores(v, SIZE_MAX, 0, out); /* memory alone starts nobody */
     else

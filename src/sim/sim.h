@@ -45,6 +45,8 @@ typedef struct zi_sim_job {
     double   speed[ZI_SIM_CORES_MAX + 1]; /* [c]; all 0: no table                */
     bool     native;                      /* follows CORES in mid-step           */
     bool     can_suspend;
+    bool     can_shrink; /* plans for less when asked, down to half of its peak, */
+    double   lean_cost;  /* ... where a step takes so much longer (0.1: a tenth) */
     bool     knows_tide; /* the tide is known before its first step              */
     uint32_t n_ahead;    /* regions it asks for ahead                            */
 

@@ -199,7 +199,8 @@ arrive(zi_sim *s, zi_sim_actor *a)
                               .steps_total = j->n_steps,
                               .features = ZI_FEATURE_STEPS |
                                           (j->native ? ZI_FEATURE_NATIVE : 0) |
-                                          (j->can_suspend ? ZI_FEATURE_SUSPEND : 0),
+                                          (j->can_suspend ? ZI_FEATURE_SUSPEND : 0) |
+                                          (j->can_shrink ? ZI_FEATURE_SHRINK : 0),
                               .known_tide = j->knows_tide ? &j->tide : NULL};
 
     s->out.n_calls++;
@@ -210,6 +211,7 @@ arrive(zi_sim *s, zi_sim_actor *a)
         return;
     }
     s->by_id[a->id] = a;
+    a->lean = 1;
     set_state(s, a, ZI_SIM_LOADING);
     load(s, a);
 }
@@ -255,6 +257,44 @@ ask_step(zi_sim *s, zi_sim_actor *a)
     (void)st;
 }
 
+/* -- less memory for more time ----------------------------------------------------------- */
+
+#define LEAN_LEAST 0.5 /* of a job's peak */
+
+/* How much longer a step takes, planned as it is. */
+static double
+lean_stretch(const zi_sim_actor *a)
+{
+    return 1 + a->spec->lean_cost * (1 - a->lean) / (1 - LEAN_LEAST);
+}
+
+static uint64_t
+planned_bytes(const zi_sim *s, const zi_sim_actor *a)
+{
+    return regions_for(s, (int64_t)((double)a->spec->tide.peak_bytes * a->lean)) *
+           s->opt->region_bytes;
+}
+
+/* Between steps: plans for what is wished if that costs no more than was said, and answers. */
+static void
+follow_wish(zi_sim *s, zi_sim_actor *a)
+{
+    double peak = (double)a->spec->tide.peak_bytes;
+    double part = a->wish_bytes ? (double)a->wish_bytes / peak : 1;
+
+    a->wish_new = false;
+    a->lean = 1;
+    zi_job_plan plan = {.full_bytes = planned_bytes(s, a)};
+    if (part < 1) a->lean = part < LEAN_LEAST ? LEAN_LEAST : part;
+    if (lean_stretch(a) * 1e3 > a->wish_milli) a->lean = 1;
+    plan.step_bytes = planned_bytes(s, a);
+    plan.cost_milli = (uint32_t)(lean_stretch(a) * 1e3);
+    s->out.n_calls++;
+    zico_status st = zi_desk_planned(s->desk, a->id, &plan, s->now_ns);
+    zi_assert(st == ZICO_OK);
+    (void)st;
+}
+
 static double
 noise(zi_sim *s, double part)
 {
@@ -279,6 +319,8 @@ begin_step(zi_sim *s, zi_sim_actor *a, uint32_t cores)
         a->stretch *= 1 + (j->warm_up - 1) / (double)(1ull << a->out.n_steps % 32);
     if (s->n_computing > 0 && a->n_beside++ < j->beside_steps) a->stretch *= j->beside_up;
     a->swell = noise(s, j->byte_noise);
+    a->stretch *= lean_stretch(a);
+    a->swell *= a->lean;
     if (j->burst_chance > 0 && zi_rng_unit(&s->rng) < j->burst_chance)
         a->swell *= j->burst_factor;
     a->length_ns = (double)j->tide.length_ns * a->stretch;
@@ -310,6 +352,16 @@ finish_step(zi_sim *s, zi_sim_actor *a)
     a->wake_ns = s->now_ns + a->spec->gap_ns;
     uint64_t data_ns = a->asked_ns + a->spec->every_ns;
     if (data_ns > a->wake_ns) a->wake_ns = data_ns;
+}
+
+/* As the client does when it is called away while it waits for its step. */
+static void
+ask_again(zi_sim *s, zi_sim_actor *a)
+{
+    s->out.n_calls++;
+    (void)zi_desk_cancel(s->desk, a->id, a->want_seq, s->now_ns);
+    set_state(s, a, ZI_SIM_GAP);
+    a->wake_ns = s->now_ns;
 }
 
 /* Begins to move everything out, at a boundary. */
@@ -372,10 +424,12 @@ zi_sim_act(zi_sim *s, zi_sim_actor *a)
         break;
     case ZI_SIM_ENTERING:
     case ZI_SIM_GAP:
-        if (a->out_wanted)
+        if (a->out_wanted) {
             move_out(s, a);
-        else
-            ask_step(s, a);
+            break;
+        }
+        if (a->wish_new) follow_wish(s, a);
+        ask_step(s, a);
         break;
     case ZI_SIM_COMPUTING:
         zi_sim_catch_up(s, a);
@@ -461,6 +515,12 @@ zi_sim_obey(zi_sim *s, zi_sim_actor *a, const zi_effect *e)
         break;
     case ZI_EFFECT_RESUME:
         come_back(s, a);
+        break;
+    case ZI_EFFECT_SHRINK:
+        a->wish_bytes = e->value;
+        a->wish_milli = e->cost_milli;
+        a->wish_new = true;
+        if (a->state == ZI_SIM_ASKING) ask_again(s, a);
         break;
     default:
         break;

@@ -55,6 +55,10 @@ typedef struct zi_sim_actor {
     uint32_t  n_held, n_fixed;
     uint64_t  private_bytes;
     bool      out_wanted, is_out, returning;
+    uint64_t wish_bytes; /* others would like its steps to take so much; 0: nobody does */
+    uint32_t wish_milli; /* ... for so much of their time, at most                      */
+    bool     wish_new;
+    double   lean; /* the part of its peak that it is planned for */
 } zi_sim_actor;
 
 typedef struct zi_sim {

@@ -119,6 +119,7 @@ on_suspend(void *user, uint64_t *ret_out_bytes)
 }
 
 /* Refused because nobody could give memory back at that time: later somebody may. */
+#define SHRINK_NODES    4000u
 #define RESUME_TRIES    120
 #define RESUME_PAUSE_NS 500000000ull
 
@@ -137,6 +138,15 @@ on_resume(void *user)
 }
 
 /* ---- the session ---------------------------------------------------------------------------- */
+
+/* May others wish that it plans for less?  Not if people chose how it plans; and where there are very
+ * many nodes planning takes seconds. */
+static bool
+may_shrink(const zi_engine *e, const zi_engine_options *opt)
+{
+    return opt->optim && !opt->planner && !opt->budget_bytes && !opt->watch &&
+           e->graph->n_nodes <= SHRINK_NODES;
+}
 
 static zico_status
 open_session(zi_engine *e, const zi_engine_options *opt, zi_train_diag *diag)
@@ -160,7 +170,8 @@ open_session(zi_engine *e, const zi_engine_options *opt, zi_train_diag *diag)
     e->away_spec = suspend_spec(opt->tier);
     if (!e->away_spec) return ZICO_E_NOMEM;
     if (opt->n_threads) so.core_mode = ZI_CORES_FIXED;
-    so.features = ZI_FEATURE_STEPS | ZI_FEATURE_NATIVE;
+    so.features = ZI_FEATURE_STEPS | ZI_FEATURE_NATIVE |
+                  (may_shrink(e, opt) ? ZI_FEATURE_SHRINK : 0);
     zi_session_hints(&so);
     zico_status st = zi_session_open(&so, &e->session);
     if (st < 0)

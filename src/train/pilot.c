@@ -21,6 +21,7 @@
 #define FEEDBACK_MAX 12u           /* rounds of moving copies forward                 */
 #define LATE_PART    100u          /* stalls below this part of a step are no matter  */
 #define WORSE_PART   20u           /* a plan slower by this part is taken back        */
+#define WISH_TRIES   2u            /* plans for a wish: all of it, half of it         */
 
 struct zi_pilot {
     zi_pilot_options      o;
@@ -38,6 +39,7 @@ struct zi_pilot {
     uint64_t              limit_bytes; /* what people allow, as seen last           */
     bool                  feeding;     /* feedback goes on                       */
     uint64_t              short_bytes; /* memory ran short with so much; 0: it did not  */
+    bool                  lean;        /* the plan is a wish's                          */
 };
 
 /* -- costs ------------------------------------------------------------------------------- */
@@ -432,22 +434,31 @@ zi_pilot_free(zi_pilot *p)
 
 /* -- on the way -------------------------------------------------------------------------------- */
 
+static uint64_t
+fixed_of(const zi_plan *plan)
+{
+    uint64_t fixed = 0;
+    for (uint32_t s = 0; s < plan->n_slots && plan->slots[s].fixed; s++)
+        fixed += plan->slots[s].size_bytes;
+    return fixed;
+}
+
 /* Told to people by zico status, to the broker's desk, and to whoever looks. */
 static void
 announce(zi_pilot *p, zi_exec *e, const char *why)
 {
-    const zi_plan *plan = zi_exec_plan(e);
     zi_exec_memory m;
-    uint64_t       fixed = 0;
 
     snprintf(p->info.note, sizeof p->info.note, "%s", why);
     p->info.n_plans++;
     zi_exec_read_memory(e, &m);
     p->info.peak_bytes = m.peak_slot_bytes;
     if (!p->o.joined) return;
-    for (uint32_t s = 0; s < plan->n_slots && plan->slots[s].fixed; s++)
-        fixed += plan->slots[s].size_bytes;
-    zi_session_will_take(p->o.session, m.peak_slot_bytes - fixed);
+    if (!p->lean) /* a wish's answer says more: answer_wish */
+        zi_session_planned(p->o.session,
+                           &(zi_step_need){m.peak_slot_bytes - fixed_of(zi_exec_plan(e)),
+                                           p->info.foreseen_ns},
+                           NULL);
     zi_session_note(p->o.session, why);
 }
 
@@ -524,6 +535,91 @@ replan(zi_pilot *p, zi_exec *e, uint64_t budget, const char *why)
     zi_plan_free(p->plan);
     p->plan = NULL;
     if (p->tier && take_up(p, e, why) >= 0) set_passive(p, ZI_PILOT_PASSIVE);
+}
+
+/* -- wishes --------------------------------------------------------------------------------------- */
+
+static zi_step_need
+need_of(const zi_pilot *p)
+{
+    return (zi_step_need){p->info.peak_bytes - fixed_of(p->plan), p->info.foreseen_ns};
+}
+
+/* A plan that takes less than `full` does, for a wish. */
+static zico_status
+ask_lean(zi_pilot *p, const zi_cost *c, const zi_session_wish *wish, zi_step_need full)
+{
+    const uint64_t fixed = fixed_of(p->plan);
+    uint64_t       bytes = wish->step_bytes;
+    zico_status    st = ZICO_E_NOPLAN;
+
+    for (unsigned i = 0; i < WISH_TRIES; i++, bytes += (full.bytes - bytes) / 2) {
+        p->info.budget_bytes = fixed + bytes;
+        st = ask(p, p->planner, c, NULL);
+        if (st < 0) continue;
+        const double cost = (double)p->info.foreseen_ns / (double)(full.ns ? full.ns : 1);
+        if (cost * 1e3 <= wish->cost_milli) return ZICO_OK;
+        st = ZICO_E_NOPLAN;
+    }
+    return st;
+}
+
+/* Becomes p->plan: keep, or less if that is wished and can be had.  *ret_full: what keep takes. */
+static zico_status
+plan_for_wish(zi_pilot *p, const zi_cost *c, const zi_session_wish *wish,
+              zi_step_need *ret_full, bool *ret_lean)
+{
+    const zi_planner_ops *keep = zi_planner_find("keep");
+
+    *ret_lean = false;
+    p->info.budget_bytes = p->limit_bytes;
+    ZI_TRY(ask(p, keep, c, NULL));
+    *ret_full = need_of(p);
+    if (wish->step_bytes == 0 || wish->step_bytes >= ret_full->bytes) return ZICO_OK;
+    zico_status st = ask_lean(p, c, wish, *ret_full);
+    *ret_lean = st >= 0;
+    p->info.budget_bytes = p->limit_bytes;
+    return st >= 0 ? st : ask(p, keep, c, NULL);
+}
+
+/* Whatever the outcome is, it is told. */
+static void
+follow_wish(zi_pilot *p, zi_exec *e, const zi_session_wish *wish)
+{
+    const bool   was_lean = p->lean;
+    zi_step_need full = {0};
+    zi_cost     *c;
+    char         text[2][ZI_SIZE_TEXT], why[120];
+
+    if (zi_exec_drain(e) < 0 || measured_cost(p, e, &c) < 0) return;
+    zi_tier_cost_set(c, NULL, p->o.n_threads); /* no copies */
+    zico_status st = plan_for_wish(p, c, wish, &full, &p->lean);
+    zi_cost_free(c);
+    if (st >= 0 && (p->lean || was_lean)) {
+        const zi_step_need now = need_of(p);
+        snprintf(why, sizeof why, "planned anew as others want to run, too: %s of %s",
+                 zi_size_format(now.bytes, text[0]), zi_size_format(full.bytes, text[1]));
+        const bool lean = p->lean;
+        p->lean = true; /* it is told below, with what it likes best */
+        st = take_up(p, e, lean ? why : "there is room again: planned anew");
+        p->lean = lean;
+        set_phase(p, lean ? ZI_PILOT_GUIDED : ZI_PILOT_PLAIN);
+        p->feeding = false;
+    }
+    if (st >= 0) {
+        const zi_step_need now = need_of(p);
+        zi_session_planned(p->o.session, &now, &full);
+    }
+}
+
+/* It has to make do with less already. */
+static void
+decline_wish(zi_pilot *p)
+{
+    const uint64_t     fixed = p->plan ? fixed_of(p->plan) : 0;
+    const zi_step_need now = {p->info.peak_bytes - fixed, p->info.foreseen_ns};
+
+    zi_session_planned(p->o.session, &now, &now);
 }
 
 /* -- feedback ------------------------------------------------------------------------------------ */
@@ -643,11 +739,20 @@ zi_pilot_see(zi_pilot *p, const zi_exec_step_result *r)
 bool
 zi_pilot_follow_limit(zi_pilot *p, zi_exec *e)
 {
-    const uint64_t limit = p->o.joined ? budget_now(p) : p->limit_bytes;
+    const uint64_t  limit = p->o.joined ? budget_now(p) : p->limit_bytes;
+    zi_session_wish wish;
 
-    if (limit == p->limit_bytes) return false;
-    p->limit_bytes = limit;
-    replan(p, e, limit, "the limit was changed: planned anew");
+    if (limit != p->limit_bytes) {
+        p->limit_bytes = limit;
+        p->lean = false;
+        replan(p, e, limit, "the limit was changed: planned anew");
+        return true;
+    }
+    if (!p->o.joined || !zi_session_shrink(p->o.session, &wish)) return false;
+    if (p->info.phase == ZI_PILOT_PLAIN || p->lean)
+        follow_wish(p, e, &wish);
+    else
+        decline_wish(p);
     return true;
 }
 

@@ -10,6 +10,10 @@
  *           two steps the pilot notices, plans for the new budget, and tells the broker what
  *           steps take from now on.  A step in which memory ran short is answered in the
  *           same way.
+ * WISHES    A broker may ask a job that has room for everything to take less, so that others can run
+ *           beside it (zi_session_shrink).  Then it plans without copies, as others have the cores:
+ *           for what was asked for, else for half way there, if that costs no more time than was
+ *           said, else it stays; and it tells what it takes from now on, and what it likes best.
  * SAME BITS Nothing of this changes a bit of the result.
  * LEAST     Where no plan fits, the run stays on demand; where that does not fit either, the
  *           sentence says what the least is and which node is to blame.
@@ -44,7 +48,7 @@ void                       zi_pilot_free(zi_pilot *p); /* NULL is fine */
 
 /* Before each step: perhaps another plan.  What goes wrong leaves the plan as it is. */
 void zi_pilot_before_step(zi_pilot *p, zi_exec *e);
-/* The part of it that follows people's limits; true: it tried another plan. */
+/* The part of it that follows people's limits and others' wishes; true: it looked for another plan. */
 bool zi_pilot_follow_limit(zi_pilot *p, zi_exec *e);
 /* Shown every result. */
 void zi_pilot_see(zi_pilot *p, const zi_exec_step_result *r);

@@ -1,10 +1,12 @@
 #!/usr/bin/python3
-"""plan_limit_test -- people lower what a running job may hold: it plans anew, and no bit changes.
+"""plan_limit_test -- people lower what a running job may hold, or others want to run beside it: it plans anew, and no
+bit changes.
 
 timeout: 240
 """
 import json
 import os
+import signal
 import subprocess
 import tempfile
 import threading
@@ -42,8 +44,8 @@ class LimitTest(unittest.TestCase):
         self.procs.append(p)
         return p
 
-    def serve(self, budget):
-        self.broker = subprocess.Popen([ZICO, "serve", "--socket", self.socket, "--budget", budget],
+    def serve(self, budget, policy="zico"):
+        self.broker = subprocess.Popen([ZICO, "serve", "--socket", self.socket, "--budget", budget, "--policy", policy],
                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENV)
         self.addCleanup(self.broker.wait, 30)
         self.addCleanup(self.broker.terminate)
@@ -157,6 +159,41 @@ class LimitTest(unittest.TestCase):
         said = self.follow(job, {5: lower})
         self.assertEqual([s["loss"] for s in alone if s["event"] == "step"],
                          [s["loss"] for s in said if s["event"] == "step"])
+
+    def test_asked_by_others(self):
+        """Two jobs whose steps do not fit beside each other are asked to take less, also by a broker that came back;
+        who is alone again takes what it likes."""
+        steps = {"a": 90, "b": 40}
+        want, said, plans = {}, {}, {}
+        for name, n in steps.items():
+            alone = self.follow(self.start(train("resnet20", 32, n)), {})
+            want[name] = [s["loss"] for s in alone if s["event"] == "step"]
+        self.serve("256M", "zico:lean")
+        first = self.start(train("resnet20", 32, steps["a"], "--socket", self.socket))
+        threads = []
+
+        def run_second():
+            threads.append(threading.Thread(target=lambda: said.update(b=self.follow(
+                self.start(train("resnet20", 32, steps["b"], "--socket", self.socket)), {20: kill_broker}))))
+            threads[0].start()
+
+        def squeeze():
+            budget = int(self.status()["jobs"][0]["peak_bytes"] * 1.5) // (2 * MIB) * 2 * MIB
+            self.assertEqual(0, self.say("limit", "--budget", str(budget)).returncode)
+            run_second()
+
+        def kill_broker():
+            os.kill(self.status()["broker_pid"], signal.SIGKILL)
+
+        said["a"] = self.follow(first, {8: squeeze})
+        threads[0].join(100)
+        for name in steps:
+            self.assertEqual(want[name], [s["loss"] for s in said[name] if s["event"] == "step"], name)
+            plans[name] = [s for s in said[name] if s["event"] == "plan"]
+            lean = [p for p in plans[name] if "others want to run" in p["note"]]
+            self.assertTrue(lean, plans[name])
+            self.assertNotEqual("keep", lean[0]["planner"])
+        self.assertEqual("keep", plans["a"][-1]["planner"], plans["a"])
 
     def test_jobs_of_a_file(self):
         """Each job of a file has its own limit and planner; both do as alone."""

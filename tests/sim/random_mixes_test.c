@@ -47,6 +47,8 @@ random_job(zi_rng *r, uint64_t horizon, zi_sim_job *j)
     }
     if (t_chance(r, 0.1)) j->limits.min_bytes = peak / 4;
     if (t_chance(r, 0.1)) j->limits.max_bytes = peak * 2;
+    j->can_shrink = j->native && t_chance(r, 0.5);
+    j->lean_cost = 0.4 * zi_rng_unit(r);
 }
 
 /* What was seen in all mixes, so that a test which tests nothing is noticed. */

@@ -465,6 +465,94 @@ pauses_between_steps(void **state)
     }
 }
 
+/* Two jobs that are high for nearly all of their steps, so that their tides do not fit beside each other. */
+static mix
+two_that_shrink(double lean_cost, double scaling)
+{
+    mix m = {0};
+
+    add_job(&m, ZI_SIM_BEEFY, 400 * MB, 110 * MS);
+    add_job(&m, ZI_SIM_BEEFY, 400 * MB, 130 * MS);
+    for (size_t i = 0; i < 2; i++) {
+        m.job[i].can_shrink = true;
+        m.job[i].lean_cost = lean_cost;
+        m.job[i].time_noise = 0.03;
+        m.job[i].scaling = scaling;
+    }
+    return m;
+}
+
+/* What is kept of the gain at a budget, with jobs that can plan for less and with the same that cannot. */
+static void
+gain_kept(const mix *m, double part, double *ret_lean, double *ret_full)
+{
+    mix     stiff = *m;
+    outcome t = run(m, "temporal", 2, 60, 1), free = run(m, "spatial", 2, 60, 1);
+
+    for (size_t i = 0; i < m->n; i++) stiff.job[i].can_shrink = false;
+    outcome lean = run(m, "zico", part, 60, 1), full = run(&stiff, "zico", part, 60, 1);
+    *ret_lean = (lean.total - t.total) / (free.total - t.total);
+    *ret_full = (full.total - t.total) / (free.total - t.total);
+    printf("shrink at %.2f for %.2f: turns %.3f, no limit %.3f, zico %.3f (slowest "
+           "%.3f), with "
+           "full plans %.3f; of the gain %.2f and %.2f\n",
+           part, m->job[0].lean_cost, t.total, free.total, lean.total,
+           slowest(m, &lean, &t), full.total, *ret_lean, *ret_full);
+    assert_true(slowest(m, &lean, &t) > 0.97);
+}
+
+/* Where memory is what keeps jobs from running beside each other, and less of it costs little time. */
+static void
+less_memory_each(void **state)
+{
+    const mix m = two_that_shrink(0.04, 0.5);
+    double    lean, full;
+
+    (void)state;
+    gain_kept(&m, 0.8, &lean, &full);
+    assert_true(lean > 0.85 && full < 0.6);
+    gain_kept(&m, 0.65, &lean, &full);
+    assert_true(lean > 0.8 && full < 0.4);
+    gain_kept(&m, 1.2, &lean, &full); /* nobody needs to */
+    assert_true(lean > 0.95 * full);
+}
+
+/* What is dear is not done, and what does not pay is taken back. */
+static void
+less_memory_too_dear(void **state)
+{
+    const mix dear = two_that_shrink(0.9, 0.5);
+    mix       vain = two_that_shrink(0.2, 0.95);
+
+    (void)state;
+    outcome t = run(&vain, "temporal", 2, 120, 1), z = run(&vain, "zico", 0.65, 120, 1);
+    vain.job[0].can_shrink = vain.job[1].can_shrink = false;
+    outcome stiff = run(&vain, "zico", 0.65, 120, 1);
+    printf("shrink in vain: turns %.3f, zico %.3f, with full plans %.3f\n", t.total,
+           z.total, stiff.total);
+    assert_true(z.total > 0.98 * t.total && z.total > 0.99 * stiff.total);
+    double lean, full;
+    gain_kept(&dear, 0.65, &lean, &full);
+    assert_true(lean > full - 0.1);
+}
+
+/* A third job comes and goes, and the budget changes: all take what is right for those that are there. */
+static void
+less_memory_anew(void **state)
+{
+    mix m = two_that_shrink(0.04, 0.5);
+
+    (void)state;
+    add_job(&m, ZI_SIM_LEAN, 100 * MB, 60 * MS);
+    m.job[2].arrive_ns = 20 * SECOND;
+    m.job[2].n_steps = 100;
+    outcome z = run(&m, "zico", 0.65, 80, 1), t = run(&m, "temporal", 0.65, 80, 1);
+    printf("shrink with a guest: turns %.3f, zico %.3f; the guest %llu steps\n", t.total,
+           z.total, (unsigned long long)z.per[2].n_steps);
+    assert_int_equal(100, z.per[2].n_steps);
+    assert_true(z.total > 1.2 * t.total);
+}
+
 /* Policies in turn, five seconds each: what each job makes lies between what it makes under the one
  * and under the other, and nobody stands still. */
 static void
@@ -553,6 +641,9 @@ main(void)
         cmocka_unit_test(pauses_between_steps),
         cmocka_unit_test(loader_beside_another),
         cmocka_unit_test(loader_has_enough),
+        cmocka_unit_test(less_memory_each),
+        cmocka_unit_test(less_memory_too_dear),
+        cmocka_unit_test(less_memory_anew),
         cmocka_unit_test(relay_of_two),
         cmocka_unit_test(relay_of_nobody),
         cmocka_unit_test(random_mixes),
