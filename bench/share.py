@@ -71,6 +71,7 @@ JOBS = {
     # waits for its data more than half of the time; no more than a batch lies ready when its broker's leg begins
     "loaded": ("mobilenet_v2:classes=10,size=64", 64, "momentum", "--loader-pause", "300", "--prefetch", "2"),
 }
+STIFF = ["small"]  # too many nodes to plan anew while others wait (engine.c)
 FEW = ["small", "thin"]  # jobs that get one core under every policy, if alone they are no slower so
 MIXES = {
     "pair-same": ["mobile", "mobile"],
@@ -155,18 +156,33 @@ def cpu_of(pids):
     return total / os.sysconf("SC_CLK_TCK")
 
 
+def step_ns(name, threads, *more):
+    """Of a job without a broker, a few steps; None if it cannot be so."""
+    net, batch, optimizer, *_ = JOBS[name]
+    p = subprocess.run([ZICO, "train", net, "--batch", str(batch), "--optimizer", optimizer,
+                        "--steps", "7", "--eval", "0", "--json", "--threads", str(threads), *more],
+                       stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False,
+                       env=dict(os.environ, GOMP_SPINCOUNT="10000"))  # as under a broker
+    said = [json.loads(line) for line in p.stdout.splitlines()]
+    steps = [s["device_ns"] for s in said if s["event"] == "step"][3:]
+    return statistics.median(steps) if p.returncode == 0 and steps else None
+
+
+def lean_cost(name):
+    """So much longer a step takes in half of its memory, by what it takes in 55 or 80 %; None: it is never asked, or cannot."""
+    full = step_ns(name, 1)
+    for part in [] if name in STIFF else [0.55, 0.8]:
+        lean = step_ns(name, 1, "--budget", f"{part:.0%}", "--tier", "none")
+        if lean:
+            return max(0, lean / full - 1) * 0.5 / (1 - part)
+    return None
+
+
 def best_cores(name):
     """More words for a job of FEW: one core, unless it is slower alone than with all."""
-    net, batch, optimizer, *_ = JOBS[name]
     took = {}
     for threads in [1, os.cpu_count()] * 2:
-        p = subprocess.run([ZICO, "train", net, "--batch", str(batch), "--optimizer", optimizer,
-                            "--steps", "7", "--eval", "0", "--json", "--threads", str(threads)],
-                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True,
-                           env=dict(os.environ, GOMP_SPINCOUNT="10000"))  # as under a broker
-        said = [json.loads(line) for line in p.stdout.splitlines()]
-        steps = [s["device_ns"] for s in said if s["event"] == "step"][3:]
-        took.setdefault(threads, []).append(statistics.median(steps))
+        took.setdefault(threads, []).append(step_ns(name, threads))
     one, all_cores = min(took[1]), min(took[os.cpu_count()])
     print(f"  {name:10} one core {one / 1e6:.0f} ms a step, all {all_cores / 1e6:.0f} ms", flush=True)
     return ["--threads", "1"] if one <= all_cores else []
@@ -343,6 +359,7 @@ def measure_solo(names, plenty, folder):
             r.jobs[0].process.kill()
             r.jobs[0].process.wait()
             time.sleep(0.3)  # its tide is stored when it leaves
+        found[name]["lean"] = lean_cost(name)
         found[name]["tide"] = [os.path.join(tides, f) for f in os.listdir(tides)][:1]
         print(f"  {name:10} peak {found[name]['peak'] / MIB:5.0f} MiB, stays "
               f"{found[name]['fixed'] / MIB:4.0f} MiB, {1 / found[name]['rate']:.2f} s a step",
@@ -710,6 +727,7 @@ def simulate(solo, names, found, total, seconds=120):
         lines += [f"  - name: {n}", f"    tide: {os.path.abspath(solo[n]['tide'][0])}",
                   f"    fixed: {solo[n]['fixed']}", "    noise: 0.03",
                   f"    every: {1 / solo[n]['rate']:.4f}" if solo[n]["gap_s"] > WAITS else f"    gap: {solo[n]['gap_s']:.4f}",
+                  *([f"    shrink: {solo[n]['lean']:.3f}"] if solo[n].get("lean") is not None else []),
                   f"    scaling: {max(0.01, -math.log(speed) / math.log(cores)):.3f}"]
     with tempfile.NamedTemporaryFile("w", suffix=".yaml", delete=False) as f:
         f.write("\n".join(lines) + "\n")

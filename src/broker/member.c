@@ -299,9 +299,10 @@ zi_member_leave(zi_broker *b, zi_job_id job, const char *why)
     if (m->adopted) {
         const zi_job_view  *v = zi_desk_job(b->desk, job);
         const zi_table_row *row = row_of(b, job);
-        if (v && v->tide && row->shape)
+        bool tells = v && v->tide && zi_job_plans_as_it_likes(v); /* of its next run */
+        if (tells && row->shape)
             zi_tide_store_put(b->tides, row->shape, v->tide);
-        else if (v && v->tide)
+        else if (tells)
             zi_tide_store_keep(b->tides, row->name, v->tide);
         zi_desk_waiting(b->desk, job, &w);
         b->exchanged_bytes += w.exchanged_bytes;

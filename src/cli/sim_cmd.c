@@ -67,7 +67,8 @@ static const char about[] =
     "%),\n"
     "warm (3: the first step takes three times as long),\n"
     "burst (chance that a step takes a quarter more), arrive (seconds), steps,\n"
-    "native (no: follows its cores only from step to step).";
+    "native (no: follows its cores only from step to step),\n"
+    "shrink (0.05: can plan for down to half of its peak, where a step takes 5 % more).";
 
 /* -- what to try ------------------------------------------------------------------------- */
 

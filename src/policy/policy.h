@@ -95,6 +95,13 @@ typedef struct zi_job_view {
     bool has_steps;
 } zi_job_view;
 
+/* Nobody has asked it for less, or it takes no less. */
+static inline bool
+zi_job_plans_as_it_likes(const zi_job_view *j)
+{
+    return j->plan_bytes == 0 || j->plan_bytes == j->full_bytes;
+}
+
 typedef struct zi_view {
     uint64_t           budget_bytes;
     uint64_t           free_bytes; /* budget - leased - private */

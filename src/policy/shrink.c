@@ -115,7 +115,7 @@ owes_an_answer(const zi_job_view *j)
 static bool
 is_lean(const zi_job_view *j)
 {
-    return j->full_bytes && j->plan_bytes < j->full_bytes;
+    return j->full_bytes && !zi_job_plans_as_it_likes(j);
 }
 
 static bool

@@ -72,6 +72,18 @@ complete_graph(zi_graph *g, const zi_engine_options *opt, zi_train_diag *diag)
     return st < 0 ? graph_failed(g, &why, st, diag) : ZICO_OK;
 }
 
+/* What lies beside the pool while one step computes and the next one has its data already: a batch. */
+static uint64_t
+staged_bytes(const zi_graph *g)
+{
+    uint64_t sum = 0;
+
+    for (zi_tensor_id t = 0; t < g->n_tensors; t++)
+        if (g->tensors[t].role == ZI_ROLE_INPUT || g->tensors[t].role == ZI_ROLE_LABEL)
+            sum += g->tensors[t].bytes;
+    return sum;
+}
+
 /* Memory of this process that is not in the pool counts in the device's budget, too. */
 static zico_status
 charge(zi_engine *e, uint64_t bytes, zi_train_diag *diag)
@@ -177,7 +189,7 @@ open_session(zi_engine *e, const zi_engine_options *opt, zi_train_diag *diag)
     if (st < 0)
         return zi_train_fail(diag, st, "broker at %s: %s", socket, zico_status_text(st));
     e->joined = true;
-    return charge(e, opt->charge_bytes, diag);
+    return charge(e, opt->charge_bytes + staged_bytes(e->graph), diag);
 }
 
 /* "40%" of what keep would take. */

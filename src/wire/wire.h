@@ -34,8 +34,8 @@
 #define ZI_FEATURE_GUARD   (1ull << 3) /* in WELCOME: map regions not held PROT_NONE */
 #define ZI_FEATURE_STEADY                                                                \
     (1ull << 4) /* its steps repeat to the byte: its tide is a plan */
-#define ZI_FEATURE_CORES (1ull << 5) /* a command that hears CORES within a step, too */
-#define ZI_COST_MILLI_MAX 100000u /* as messages.def has it */
+#define ZI_FEATURE_CORES  (1ull << 5) /* a command that hears CORES within a step, too */
+#define ZI_COST_MILLI_MAX 100000u     /* as messages.def has it */
 #define ZI_FEATURE_SHRINK (1ull << 6) /* plans for less memory when asked (SHRINK) */
 #define ZI_FEATURES_ALL                                                                  \
     (ZI_FEATURE_SUSPEND | ZI_FEATURE_NATIVE | ZI_FEATURE_STEPS | ZI_FEATURE_STEADY |     \
