@@ -256,6 +256,12 @@ note_answers(zi_shrink *k, const zi_view *v)
 static void
 look_when_full(zi_shrink *k, const zi_view *v, const zi_trial *t, zi_out *out)
 {
+    if (!k->good &&
+        somebody(v, is_lean)) { /* somebody came or went while lean plans were tried */
+        zi_trial_begin(&k->full, t->budget_bytes);
+        ask_back(k, v, out);
+        return;
+    }
     bool anew =
         t->n_done > 0 && k->turned && !t->choice; /* the machine may be another now */
     if (t->n_done > 0) k->turned = t->choice;
@@ -288,6 +294,16 @@ look_when_asked(zi_shrink *k, const zi_view *v, zi_trial *t, zi_out *out)
     k->phase = k->good ? ZI_SHRINK_KEPT : ZI_SHRINK_TRIED;
     k->full = *t;
     zi_trial_begin(t, t->budget_bytes);
+}
+
+void
+zi_shrink_enter(zi_shrink *k, const zi_view *v, zi_trial *t, zi_out *out)
+{
+    k->lean = k->phase == ZI_SHRINK_KEPT;
+    if (k->phase == ZI_SHRINK_TRIED) zi_trial_return(t, &k->full);
+    k->phase = ZI_SHRINK_ENTER;
+    if (!k->lean) forget_who_stays(k);
+    (void)ask(k, v, k->lean ? find_cap(k, v) : UINT64_MAX, out);
 }
 
 bool
@@ -343,6 +359,10 @@ zi_shrink_look(zi_shrink *k, const zi_view *v, zi_trial *t, double beside, zi_ou
         k->phase = ZI_SHRINK_FULL;
         k->n_seen = k->full.n_done;
         zi_trial_return(t, &k->full);
+        return;
+    case ZI_SHRINK_ENTER:
+        if (somebody(v, owes_an_answer)) return;
+        k->phase = k->lean ? ZI_SHRINK_KEPT : ZI_SHRINK_FULL;
         return;
     }
 }

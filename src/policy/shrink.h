@@ -29,6 +29,7 @@ typedef enum zi_shrink_phase {
     ZI_SHRINK_TRIED, /* lean plans are                          */
     ZI_SHRINK_KEPT,  /* ... and do more                         */
     ZI_SHRINK_BACK,  /* asked back, answers are awaited         */
+    ZI_SHRINK_ENTER, /* the machine is another one: all plan as they did there */
 } zi_shrink_phase;
 
 typedef struct zi_shrink {
@@ -40,6 +41,7 @@ typedef struct zi_shrink {
         n_wait; /* trials before lean plans are tried; UINT32_MAX: not as things are */
     uint32_t n_seen; /* ... when we looked last */
     uint32_t again;  /* ... from one rejection to the next attempt */
+    bool     lean;   /* ENTER: KEPT comes next, else FULL */
     bool     turned; /* all have taken turns since the last one */
 
     zi_trial full;                        /* as it was with full plans */
@@ -54,6 +56,9 @@ zico_status zi_shrink_init(zi_shrink *k, const char *word);
 
 /* Somebody has joined or left, or the budget is another. */
 void zi_shrink_begin(zi_shrink *k);
+
+/* The machine is again the one that `k` and `t` know: plans are to be as they were there. */
+void zi_shrink_enter(zi_shrink *k, const zi_view *v, zi_trial *t, zi_out *out);
 
 /* Will the next look ask for what two jobs do beside each other? */
 bool zi_shrink_is_due(const zi_shrink *k, const zi_trial *t);

@@ -17,6 +17,9 @@
 #define EPOCHS_MIN  4u   /* what did more goes on for so many before the next one       */
 #define EPOCHS_MAX  64u  /* ... doubled each time that it is confirmed, at most         */
 #define EPOCHS_SURE 32u  /* ... for so many                                            */
+#define CANARY      12u  /* epochs of sharing from one step alone to the next          */
+#define MOVED       0.2  /* by which such a step is longer, or shorter, than they were  */
+#define LATE        3.0  /* steps in turn that are looked at together, about          */
 
 /* An epoch that ends, or begins. */
 typedef struct look {
@@ -34,16 +37,58 @@ zi_trial_begin(zi_trial *t, uint64_t budget_bytes)
     t->budget_bytes = budget_bytes;
 }
 
+static bool
+is_trying(const zi_trial *t)
+{
+    return t->n_left == 0;
+}
+
+static bool
+is_moved(double part)
+{
+    return part > 1 + MOVED || part < 1 / (1 + MOVED);
+}
+
+/* A step alone: while turns are tried they tell how long such steps are, later whether they still are. */
+static void
+note_alone(zi_trial *t, zi_tried *a, double ns)
+{
+    if (is_trying(t)) {
+        a->alone_ns = a->alone_ns > 0 ? (a->alone_ns + ns) / 2 : ns;
+        a->late = 1;
+    } else if (a->alone_ns > 0 && t->canary) {
+        t->moved |= is_moved(ns / a->alone_ns);
+    } else if (a->alone_ns > 0) {
+        a->late += (ns / a->alone_ns - a->late) / LATE;
+        t->moved |= is_moved(a->late);
+    }
+    t->told = true;
+    t->n_alone++;
+}
+
 void
-zi_trial_step_ended(zi_trial *t, zi_job_id job)
+zi_trial_step_ended(zi_trial *t, zi_job_id job, uint64_t alone_ns)
 {
     t->job[job].done++;
+    if (alone_ns > 0 && t->turns) note_alone(t, &t->job[job], (double)alone_ns);
 }
 
 void
 zi_trial_break(zi_trial *t)
 {
     t->from_ns = 0;
+    t->canary_due = true;
+}
+
+void
+zi_trial_enter(zi_trial *t)
+{
+    zi_trial_break(t);
+    t->canary_due = t->canary = t->moved = false;
+    t->touched = true;
+    t->changed = true; /* what was begun before ends first */
+    t->n_alone = 0;
+    for (size_t i = 0; i < ZI_LEDGER_JOBS_MAX; i++) t->job[i].late = 1;
 }
 
 void
@@ -148,7 +193,7 @@ add_to_trial(zi_trial *t)
     if (t->turns == t->choice) part = t->n_trials > 0 ? 0.5 : t->n_tried > 0 ? 1 : 0;
     for (size_t i = 0; i < ZI_LEDGER_JOBS_MAX; i++) {
         zi_tried *a = &t->job[i];
-        if (t->n_tried == 0) a->tried[false] = a->tried[true] = 0;
+        if (t->n_tried == 0) a->tried[false] = a->tried[true] = a->alone_ns = 0;
         a->tried[t->turns] += part * a->last;
     }
     t->n_tried++;
@@ -162,6 +207,7 @@ judge_epoch(const look *l, double rate)
 
     t->n_sharing = t->turns ? 0 : t->n_sharing + 1;
     if (t->n_left > 0) {
+        if (t->n_sharing % CANARY == CANARY - 1) t->canary_due = true;
         bool sure = !t->turns && rate >= SURE_RATE * rate_of(t, l->v, true, false);
         if (sure && t->n_sharing < EPOCHS_SURE) return;
         if (--t->n_left > 0) return;
@@ -179,6 +225,23 @@ judge_epoch(const look *l, double rate)
     go_on_with(t, t->ratio <= WORTH, clear || worse);
 }
 
+/* While all share and nothing is tried: one step alone, now and then. */
+static void
+send_canary(zi_trial *t)
+{
+    t->canary_due = false;
+    if (t->turns || is_trying(t) || !t->seen[true]) return;
+    t->canary = t->turns = true;
+    t->told = false;
+}
+
+static void
+end_canary(zi_trial *t)
+{
+    t->canary = t->turns = false;
+    t->changed = true; /* the epoch begins when all share again */
+}
+
 /* After a change steps that began in the other way end first, and a command's threads are as many as
  * before until its step ends. */
 void
@@ -188,7 +251,13 @@ zi_trial_look(zi_trial *t, const zi_view *v, uint64_t now_ns, double longest_ns,
     look   l = {t, v, now_ns};
     double passed = (double)(now_ns - t->from_ns);
 
-    if (t->from_ns == 0 || !counts) {
+    if (t->canary) {
+        if (t->told) end_canary(t);
+        begin_epoch(&l);
+    } else if (t->canary_due && counts) {
+        send_canary(t);
+        begin_epoch(&l);
+    } else if (t->from_ns == 0 || !counts) {
         begin_epoch(&l);
     } else if (t->changed && passed >= SETTLE * longest_ns) {
         t->changed = false;

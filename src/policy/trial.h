@@ -11,6 +11,10 @@
  *          (a tenth between the two, or 3 % less for the other way).  Sharing that does a tenth more
  *          than turns did goes on for 32 epochs; then turns are tried all the same, as machines change
  *          (a virtual one's cores move) and nobody is seen alone while all share.
+ * MOVED    While all take turns the length of each step tells whether the machine is as it was when that was
+ *          tried last.  While they share nothing does, so every twelve epochs, and when others have decided
+ *          meanwhile, one step is made alone (a canary).  If it takes a fifth more or less than then,
+ *          the machine has moved: the caller goes on with what it knows of the other one.
  * ANEW     when somebody joins or leaves or the budget changes; the first epoch after that does not
  *          count, as memory is touched for the first time; nor do each job's first steps beside others
  *          (the caller says so), nor what went on before the other way was tried for the first time.
@@ -25,6 +29,8 @@ typedef struct zi_tried {
     double per_ns[2]; /* steps in an epoch of sharing, of taking turns, as measured */
     double last;      /* ... in the last one */
     double tried[2];  /* ... in the mean of those of the present trial */
+    double alone_ns;  /* a step alone, when turns were tried last; 0: none was seen */
+    double late;      /* ... those since, as a part of it, of late */
 } zi_tried;
 
 typedef struct zi_trial {
@@ -41,6 +47,11 @@ typedef struct zi_trial {
     uint32_t n_sharing;    /* epochs since turns were taken                         */
     uint32_t n_trials;     /* that `ratio` is the mean of, about                    */
     double   ratio;        /* what sharing does over what turns do, as is believed    */
+    bool     canary_due;   /* one step alone is wanted, ...                           */
+    bool     canary;       /* ... is awaited                                          */
+    bool     told;         /* ... and has been made                                   */
+    bool     moved;        /* steps alone are longer, or shorter, than they were      */
+    uint32_t n_alone;      /* so many of them were seen since this machine came       */
     uint32_t n_done;       /* trials so far, and in the last one of them ...          */
     double   seen_ratio;   /* ... sharing did so many times what turns did            */
     zi_tried job[ZI_LEDGER_JOBS_MAX];
@@ -49,12 +60,16 @@ typedef struct zi_trial {
 /* Everything is different now: both ways are tried anew. */
 void zi_trial_begin(zi_trial *t, uint64_t budget_bytes);
 
-void zi_trial_step_ended(zi_trial *t, zi_job_id job);
+/* `alone_ns`: its length, if nobody was beside it; else 0. */
+void zi_trial_step_ended(zi_trial *t, zi_job_id job, uint64_t alone_ns);
 
 /* After each step's end: is an epoch over, and what is next?  No epoch `counts` while somebody makes
  * its first steps, alone or beside others. */
 void zi_trial_look(zi_trial *t, const zi_view *v, uint64_t now_ns, double longest_ns,
                    bool counts);
+
+/* The machine is again the one that was tried before. */
+void zi_trial_enter(zi_trial *t);
 
 /* Everything is again as it was when `before` was true: what was chosen then goes on. */
 void zi_trial_return(zi_trial *t, const zi_trial *before);

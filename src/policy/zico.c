@@ -70,28 +70,29 @@
 
 #include "base/check.h"
 
-#define CANDIDATES  3u
-#define VICTIMS     3u
-#define GAP_NS      10000000u /* jobs that take longer between two steps are not waited for */
-#define WAKE_NS     1000000u /* soonest look again                                        */
-#define LOOKS       16.0 /* in the longest step, while somebody is held back           */
-#define ALONE_MIN   3u /* steps of a new job that nobody runs beside ...               */
-#define ALONE_MAX   8u /* ... as long as each is faster than the one before by more than */
-#define ALONE_PART  10u /* ... this part                                             */
-#define BESIDE_MIN  2u  /* steps of each job beside others before sharing is judged; */
-#define BESIDE_MAX  8u  /* ... or so many in all, if it is always alone              */
-#define TRUST_MUX   6u  /* points from which on it takes turns ...                   */
-#define TRUST_BACK  2u  /* ... until it is down to these                              */
-#define TRUST_MAX   8u
-#define TOLERANCE   0.25 /* of the longest step: lag that does not matter             */
-#define TURNS_LEAST 0.97 /* of solo work: less was seen in single epochs only         */
-#define MARGIN      1.02 /* on shares: solo time is known to about so much               */
-#define BEHIND      0.5  /* ... from which on those who are ahead leave it the cores */
-#define LAG_MAX     8.0  /* longest steps that anybody can be behind                   */
-#define PAUSES      16u /* that the shortest of late is of, about                       */
-#define PAUSE       4.0 /* of its steps: who wants nothing for longer is away            */
-#define SPREAD      1.0 /* longest steps that a job may be ahead of who is most behind   */
-#define PRICE       0.5 /* of progress: by how much it rises with a longest step of lag  */
+#define CANDIDATES    3u
+#define VICTIMS       3u
+#define GAP_NS        10000000u /* jobs that take longer between two steps are not waited for */
+#define WAKE_NS       1000000u /* soonest look again                                        */
+#define LOOKS         16.0 /* in the longest step, while somebody is held back           */
+#define ALONE_MIN     3u /* steps of a new job that nobody runs beside ...               */
+#define ALONE_MAX     8u /* ... as long as each is faster than the one before by more than */
+#define ALONE_PART    10u /* ... this part                                             */
+#define BESIDE_MIN    2u  /* steps of each job beside others before sharing is judged; */
+#define BESIDE_MAX    8u  /* ... or so many in all, if it is always alone              */
+#define TRUST_MUX     6u  /* points from which on it takes turns ...                   */
+#define TRUST_BACK    2u  /* ... until it is down to these                              */
+#define TRUST_MAX     8u
+#define TOLERANCE     0.25 /* of the longest step: lag that does not matter             */
+#define TURNS_LEAST   0.97 /* of solo work: less was seen in single epochs only         */
+#define MARGIN        1.02 /* on shares: solo time is known to about so much               */
+#define BEHIND        0.5 /* ... from which on those who are ahead leave it the cores */
+#define LAG_MAX       8.0 /* longest steps that anybody can be behind                   */
+#define PAUSES        16u /* that the shortest of late is of, about                       */
+#define PAUSE         4.0 /* of its steps: who wants nothing for longer is away            */
+#define SPREAD        1.0 /* longest steps that a job may be ahead of who is most behind   */
+#define MACHINE_STAYS 60.0 /* longest steps from one move to the next, at least */
+#define PRICE         0.5 /* of progress: by how much it rises with a longest step of lag  */
 
 typedef struct account {
     double   lag_ns;   /* > 0: behind its temporal share */
@@ -109,9 +110,17 @@ typedef struct account {
     bool     alone; /* nobody was beside it in its present step */
 } account;
 
+/* What is known of a machine: does sharing pay there, and who plans for less? */
+typedef struct machine {
+    zi_trial  trial;
+    zi_shrink shrink;
+} machine;
+
 typedef struct zico {
     zi_trial      trial;
     zi_shrink     shrink;
+    uint64_t      moved_ns; /* when it moved last */
+    machine       other;    /* what is known of the machine as it was before it moved */
     uint64_t      last_ns;
     zi_neighbours beside;
     account       job[ZI_LEDGER_JOBS_MAX];
@@ -830,7 +839,7 @@ step_ended(zico *z, const zi_job_view *j)
 
     a->lag_ns -= a->alone ? (double)j->last_step_ns : zi_policy_solo_ns(j);
     zi_neighbours_step_ended(&z->beside, j->id, zi_policy_solo_ns(j));
-    zi_trial_step_ended(&z->trial, j->id);
+    zi_trial_step_ended(&z->trial, j->id, a->alone ? j->last_step_ns : 0);
     if (a->n_steps < UINT32_MAX) a->n_steps++;
     if (a->warm && a->n_since < UINT32_MAX) {
         a->n_since++;
@@ -860,6 +869,26 @@ somebody_fresh(const choice *c)
         if (is_present(c->z, j, c->now_ns) && !(a->warm && used_to_it)) return true;
     }
     return false;
+}
+
+/* A virtual machine's cores move: at times they share a cache and at times they do not, and what pays in
+ * the one case does not in the other.  Of each it is known what did; a third is tried anew, and one that
+ * moves all the time is taken for one. */
+static void
+change_machine(const choice *c, zi_out *out)
+{
+    zico   *z = c->z;
+    machine left = {z->trial, z->shrink};
+    double  since = (double)(c->now_ns - z->moved_ns);
+
+    z->trial.moved = false;
+    if (z->moved_ns && since < MACHINE_STAYS * c->longest) return;
+    z->moved_ns = c->now_ns;
+    z->trial = z->other.trial;
+    z->shrink = z->other.shrink;
+    z->other = left;
+    zi_trial_enter(&z->trial);
+    zi_shrink_enter(&z->shrink, c->v, &z->trial, out);
 }
 
 /* Would all do more if some took less? */
@@ -895,6 +924,8 @@ zico_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
         z->trial.budget_bytes != v->budget_bytes) {
         zi_trial_begin(&z->trial, v->budget_bytes);
         zi_shrink_begin(&z->shrink);
+        z->other = (machine){z->trial, z->shrink};
+        z->other.shrink.good = z->shrink.always;
     }
     if (ev->kind == ZI_EVENT_STEP_BEGAN) note_company(z, v, ev->job);
     if (ev->kind == ZI_EVENT_LEASE_ASK) return;
@@ -914,6 +945,8 @@ zico_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
         zi_trial_look(&z->trial, v, ev->now_ns, c.longest,
                       c.weights > 0 && !somebody_fresh(&c));
     }
+    if (ev->kind == ZI_EVENT_STEP_END && z->trial.moved && !z->trial.canary)
+        change_machine(&c, out);
     if (ev->kind == ZI_EVENT_STEP_END || ev->kind == ZI_EVENT_PLANNED)
         look_at_plans(&c, out);
     if (ev->kind == ZI_EVENT_REGION && !zi_policy_core_left(v))

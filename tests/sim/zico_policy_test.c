@@ -317,22 +317,49 @@ eight_that_wander(void **state)
     static const uint64_t every[] = {2, 5, 12, 25};
     (void)state;
     for (size_t k = 0; k < 4; k++) {
-        mix m = eight_jobs();
-        m.apart_ns = every[k] * SECOND;
-        m.apart_again = true;
-        for (size_t i = 0; i < m.n; i++) m.job[i].scaling = 1.0;
-        outcome t = run(&m, "temporal", 1.2, 300, 1), s = run(&m, "spatial", 1.2, 300, 1);
-        for (int b = 0; b < 3; b++) {
-            static const double part[] = {1.2, 0.8, 0.65};
-            outcome             z = run(&m, "zico", part[b], 300, 1);
-            printf("eight that wander at %.2f, every %d s: temporal %.3f unlimited %.3f "
-                   "zico %.3f, slowest %.3f\n",
-                   part[b], (int)every[k], t.total, s.total, z.total,
-                   slowest(&m, &z, &t));
-            assert_true(captured(&z, &t, &s) >= 0.80);
-            assert_true(slowest(&m, &z, &t) >= 1.0);
+        double slow = 0;
+        for (uint64_t seed = 1; seed <= 4; seed++) {
+            mix m = eight_jobs();
+            m.apart_ns = every[k] * SECOND;
+            m.apart_again = true;
+            for (size_t i = 0; i < m.n; i++) {
+                m.job[i].scaling = 1.0;
+                m.job[i].time_noise = 0.03;
+            }
+            outcome t = run(&m, "temporal", 1.2, 300, seed);
+            outcome s = run(&m, "spatial", 1.2, 300, seed);
+            outcome z = run(&m, "zico", seed % 2 ? 1.2 : 0.65, 300, seed);
+            printf(
+                "eight that wander every %d s: temporal %.3f unlimited %.3f zico %.3f, "
+                "slowest %.3f\n",
+                (int)every[k], t.total, s.total, z.total, slowest(&m, &z, &t));
+            assert_true(captured(&z, &t, &s) >= 0.75);
+            assert_true(slowest(&m, &z, &t) >= 0.95);
+            slow += slowest(&m, &z, &t) / 4;
         }
+        assert_true(slow >= 1.0);
     }
+}
+
+/* The cores stay where they are for longer: what pays at the one place and at the other is known after a
+ * while, and done at once when they move. */
+static void
+cores_that_come_back(void **state)
+{
+    mix m = {.apart_ns = 100 * SECOND, .apart_again = true};
+    (void)state;
+    add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 110 * MS);
+    add_job(&m, ZI_SIM_TRIANGLE, 400 * MB, 130 * MS);
+    set_scaling(&m, (double[]){1.1, 1.1});
+    outcome t = run(&m, "temporal", 1.2, 600, 1), s = run(&m, "spatial", 1.2, 600, 1);
+    outcome z = run(&m, "zico", 1.2, 600, 1);
+    double  best = (s.total + 1) / 2; /* apart as spatial, together as temporal */
+    printf(
+        "cores that come back: temporal %.3f unlimited %.3f zico %.3f of %.3f, slowest "
+        "%.3f\n",
+        t.total, s.total, z.total, best, slowest(&m, &z, &t));
+    assert_true(z.total >= 0.975 * best); /* 0.96 without what is known of both */
+    assert_true(z.total >= 1.01 * s.total);
 }
 
 /* Its first three steps take 3, 2 and 1.5 times as long as the others, as memory is touched for the
@@ -583,7 +610,7 @@ relay_of_two(void **state)
     assert_true(one.total > 0.99 * z.total && one.total < 1.01 * z.total);
     assert_true(part.total > 0.23 * t.total && part.total < 0.26 * t.total);
     assert_true(first.total > 0.32 * t.total && first.total < 0.345 * t.total);
-    assert_true(learns.total > 1.02 * middle);
+    assert_true(learns.total > 1.01 * middle);
 }
 
 /* Lists that make no sense are refused. */
@@ -650,6 +677,7 @@ main(void)
         cmocka_unit_test(who_beside_whom),
         cmocka_unit_test(cores_that_wander),
         cmocka_unit_test(eight_that_wander),
+        cmocka_unit_test(cores_that_come_back),
     };
     return t_main(tests);
 }

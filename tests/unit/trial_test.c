@@ -6,23 +6,25 @@
 
 /* A machine on which two jobs side by side do `gain` of what they do in turn. */
 typedef struct machine {
-    zi_trial    t;
+    zi_trial    t, other; /* what is known of the machine as it was before it moved */
     zi_job_view job[2];
     zi_view     v;
     double      now_ns;
+    double      slow; /* so many times STEP_NS takes a step in turn now */
     int         n_ended;
 } machine;
 
 static void
 begin(machine *m)
 {
-    *m = (machine){.now_ns = 1};
+    *m = (machine){.now_ns = 1, .slow = 1};
     for (int i = 0; i < 2; i++)
         m->job[i] = (zi_job_view){.id = (zi_job_id)i,
                                   .state = ZI_JOB_IDLE,
                                   .solo_step_ns = (uint64_t)STEP_NS};
     m->v = (zi_view){.job = m->job, .n_jobs = 2};
     zi_trial_begin(&m->t, 1);
+    m->other = m->t;
 }
 
 /* The part of the next so many seconds in which they were side by side. */
@@ -32,11 +34,18 @@ share_for(machine *m, double seconds, double gain)
     double end_ns = m->now_ns + seconds * 1e9, shared_ns = 0, begin_ns = m->now_ns;
 
     while (m->now_ns < end_ns) {
-        double step_ns = m->t.turns ? STEP_NS : STEP_NS / gain;
+        double step_ns = m->slow * (m->t.turns ? STEP_NS : STEP_NS / gain);
         if (!m->t.turns) shared_ns += step_ns;
         m->now_ns += step_ns;
-        zi_trial_step_ended(&m->t, m->job[m->n_ended++ % 2].id);
+        zi_trial_step_ended(&m->t, m->job[m->n_ended++ % 2].id,
+                            m->t.turns ? (uint64_t)step_ns : 0);
         zi_trial_look(&m->t, &m->v, (uint64_t)m->now_ns, STEP_NS, true);
+        if (m->t.moved && !m->t.canary) {
+            zi_trial left = m->t;
+            m->t = m->other;
+            m->other = left;
+            zi_trial_enter(&m->t);
+        }
     }
     return shared_ns / (m->now_ns - begin_ns);
 }
@@ -122,6 +131,64 @@ trial_costs_one_epoch(void **state)
     assert_true(took < 8 * STEP_NS);
 }
 
+/* Seconds until the other way is chosen. */
+static double
+until_chosen(machine *m, bool turns, double gain)
+{
+    double took = 0;
+    for (; m->t.choice != turns && took < 600; took += 0.1) share_for(m, 0.1, gain);
+    return took;
+}
+
+/* A machine whose cores move far apart, where steps with all of them take half as long again and
+ * sharing gains as much, and back: one step alone now and then tells, and all steps in turn do. */
+static void
+move_is_noticed(void **state)
+{
+    machine m;
+
+    (void)state;
+    begin(&m);
+    m.slow = 1.5;
+    share_for(&m, 240, 1.5);
+    assert_false(m.t.choice);
+    m.slow = 1;
+    double near = until_chosen(&m, true, 0.9);
+    share_for(&m, 240, 0.9);
+    m.slow = 1.5;
+    double far = until_chosen(&m, false, 1.5);
+    share_for(&m, 30, 1.5);
+    m.slow = 1;
+    double again = until_chosen(&m, true, 0.9);
+    printf("in turns after %.1f s, side by side again after %.1f s, in turns again after "
+           "%.1f s\n",
+           near, far, again);
+    assert_true(again < 13 * 5 * STEP_NS / 1e9);
+    assert_true(near < 20 * 5 * STEP_NS / 1e9);
+    assert_true(far < 10 * STEP_NS / 1e9);
+}
+
+/* A canary is one step, and a machine that is as it was is not tried for it. */
+static void
+canary_costs_one_step(void **state)
+{
+    machine m;
+
+    (void)state;
+    begin(&m);
+    share_for(&m, 240, 1.5);
+    uint32_t n_done = m.t.n_done;
+    while (m.t.n_done == n_done)
+        share_for(&m, 0.1, 1.5); /* the next trial is far away now */
+    n_done = m.t.n_done;
+    for (int i = 0; i < 5; i++) {
+        zi_trial_break(&m.t);
+        double alone = 1 - share_for(&m, 10 * STEP_NS / 1e9, 1.5);
+        assert_true(alone > 0.05 && alone < 0.15);
+    }
+    assert_int_equal(n_done, m.t.n_done);
+}
+
 int
 main(void)
 {
@@ -131,6 +198,8 @@ main(void)
         cmocka_unit_test(change_is_noticed),
         cmocka_unit_test(bad_trial_is_mended_soon),
         cmocka_unit_test(trial_costs_one_epoch),
+        cmocka_unit_test(move_is_noticed),
+        cmocka_unit_test(canary_costs_one_step),
     };
     return t_main(tests);
 }
