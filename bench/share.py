@@ -23,17 +23,17 @@ run, times how fast the machine was in the two around this leg (all jobs togethe
 of a mix, the mean over its jobs; over all legs, Hodges and Lehmann's median with Wilcoxon's 95 % interval (of fewer than six:
 their range). A single job's is that times its part of what all made in all legs together, as who has a step more in one leg has one
 less in the next. temporal itself is judged in the same way, by the temporal legs around it: that should be 1, and tells how far the
-other figures can be trusted. Gain captured = (zico - 1) / (spatial - 1). A step counts for the part of its kernels' time that
+other figures can be trusted. Gain captured = (zico - 1) / (spatial - 1), legs with the cores in one place (below) with such. A step counts for the part of its kernels' time that
 lies within the leg. Before all rounds each broker of zico has the machine for itself for a minute and four seconds a job (--learn):
 memory is touched for the first time, tides are learnt, and whether sharing pays. In legs of six seconds now and then that would take
 a policy an hour, and training lasts for hours. --learn 0 tells what jobs get in their first minutes. Memory is what the kernel says: a process of its own looks at the blocks of the pool's memfd every 20 ms, plus
 what the jobs charged. How busy others kept the machine is recorded with each leg; legs with more than 0.15 cores of foreign
 load are left out.
 
-A virtual machine's cores move about the real ones every few seconds: at times they share a cache, at times they do not, and
-then a network that has both is half as slow again, while two with one each are not.  bench/cores_apart looks where they
-are, and a leg is told with the part of it in which they were near each other.  Legs are neither left out nor corrected for it,
-as it may depend on what runs: they were seen to be near each other for 81 % of the legs of turns and 72 % of the others.
+A virtual machine's cores move about the real ones: for some seconds or minutes they share a cache, then they do not, and then a
+network that has both is half as slow again, while two with one each are not.  bench/cores_apart looks where they are.  A leg is
+judged by those of turns before and after it in which the cores were where they were in it, and one within which they moved by
+those next to it.  Progress is told for both places besides: near each other, and far.
 """
 import argparse
 import contextlib
@@ -103,6 +103,7 @@ NEAR = 130  # nanoseconds from one core to the other and back, if they share a c
 SETTLE = 1.0  # seconds of each leg that are not counted: steps of the leg before end, and data was fetched meanwhile
 WAITS = 0.05  # seconds from step to step: who takes longer waits for data, which its loader prepares meanwhile
 JUDGED = 1.15  # gains are judged on mixes that gain so much without a limit
+MOVED = 0.15  # part of a leg for which the cores may be elsewhere without having moved
 QUIET = 0.15  # cores that others may use while we measure
 
 
@@ -446,6 +447,11 @@ def rates_of(leg):
     return [n / leg["seconds"] for n in leg["steps"]]
 
 
+def place_of(leg):
+    """Where the cores were in all of a leg, or nearly; else they moved."""
+    return "near" if leg["near"] >= 1 - MOVED else "far" if leg["near"] <= MOVED else "moved"
+
+
 class Turns:
     """What taking turns gives each job of a run, from its legs of temporal."""
 
@@ -454,8 +460,11 @@ class Turns:
         self.mean = [statistics.mean(each) for each in zip(*(rates_of(t) for t in self.legs))]
 
     def around(self, leg):
-        """The legs of temporal before and after a leg, with their parts; one may be missing."""
+        """The legs of temporal before and after a leg, with the cores where they were in it if there are such, with their parts;
+        one may be missing."""
         others = [t for t in self.legs if t is not leg]
+        alike = [t for t in others if place_of(t) == place_of(leg)]
+        others = alike if place_of(leg) != "moved" and len(alike) >= 2 else others
         before = max((t for t in others if t["turn"] < leg["turn"]), key=lambda t: t["turn"], default=None)
         after = min((t for t in others if t["turn"] > leg["turn"]), key=lambda t: t["turn"], default=None)
         if not before or not after:
@@ -520,12 +529,23 @@ def each_job(legs, mix):
     return out
 
 
-def progress_of(windows):
+def progress_of(windows, legs_too=False):
     """Per configuration, of each leg that can be compared: what each job made of its turn."""
     temporal = windows.get("temporal", [])
     runs = {run: Turns(temporal, run) for run in {t["run"] for t in temporal}}
-    return {key: [p for w in windows[key] if w["run"] in runs and (p := runs[w["run"]].progress_in(w))]
-            for key in LEGS if windows.get(key)}
+    out = {}
+    for key in [k for k in LEGS if windows.get(k)]:
+        seen = [(w, p) for w in windows[key] if w["run"] in runs and (p := runs[w["run"]].progress_in(w))]
+        out[key] = ([w for w, _ in seen], [p for _, p in seen]) if legs_too else [p for _, p in seen]
+    return out
+
+
+def by_place(windows, key):
+    """What each job made of its turn in each leg, by where the cores were."""
+    out = {}
+    for leg, made in zip(*progress_of(windows, legs_too=True)[key]):
+        out.setdefault(place_of(leg), []).append(made)
+    return out
 
 
 def judge(windows, total):
@@ -544,25 +564,42 @@ def judge(windows, total):
             "others": statistics.median(w["others"] for w in windows[key]),
             "p99_us": statistics.median(w["p99_us"] for w in windows[key]),
             "legs": len(legs),
+            "places": {place: [statistics.mean(p) for p in of_place] for place, of_place in by_place(windows, key).items()},
         }
     return out
 
 
+def variance_within(places):
+    """Of legs with the cores in one place, over all places; by 3 % where no place has two legs."""
+    off = [(x - statistics.mean(seen), len(seen)) for seen in places.values() if len(seen) > 1 for x in seen]
+    free = sum((n - 1) / n for _, n in off)
+    return sum(d * d for d, _ in off) / free if off else 0.03 ** 2
+
+
 def gain_of(found, key):
-    """Gain captured, and by how much it may be off (95 %, from both intervals); None where there is next to nothing to gain."""
+    """Gain captured, and by how much it may be off (95 %); None where there is next to nothing to gain.  Like with like: legs with the
+    cores near each other with such, and those with the cores far from each other; each place weighs as much as it has legs of both."""
     if key not in found or "spatial" not in found or key == "spatial":
         return None
-    (mine, lo, hi), (free, free_lo, free_hi) = (found[k]["progress"] for k in (key, "spatial"))
-    if abs(free - 1) <= 0.02:
+    mine, free = found[key]["places"], found["spatial"]["places"]
+    weight = {p: min(len(mine[p]), len(free[p])) for p in mine if p in free}
+    made, most = (sum(w * (statistics.mean(x[p]) - 1) for p, w in weight.items()) for x in (mine, free))
+    if abs(most) <= 0.02 * sum(weight.values()):
         return None
-    gain = (mine - 1) / (free - 1)
-    return gain, math.hypot(hi - lo, gain * (free_hi - free_lo)) / 2 / abs(free - 1)
+    gain, vm, vf = made / most, variance_within(mine), variance_within(free)
+    return gain, 2 * math.sqrt(sum(w * w * (vm / len(mine[p]) + gain * gain * vf / len(free[p])) for p, w in weight.items())) / abs(most)
+
+
+def place_text(places, place):
+    """Progress in legs with the cores there, and how many those were."""
+    seen = places.get(place, [])
+    return f"{statistics.mean(seen):.2f}/{len(seen)}" if seen else "-"
 
 
 def show(mix, names, total, found):
     print(f"\n{mix}: {' + '.join(names)}, sum of solo peaks {total / MIB:.0f} MiB")
     print(f"  {'':10} {'progress':>8} {'95 %':>13} {'gain':>11} {'slowest':>8} {'95 %':>13} "
-          f"{'changed hands':>15} {'peak':>5} {'others':>6} {'n':>2}  per job")
+          f"{'changed hands':>15} {'peak':>5} {'others':>6} {'n':>2}  near, far, moved     per job")
     for key, v in found.items():
         p, lo, hi = v["progress"]
         s, slo, shi = v["slowest"]
@@ -570,7 +607,8 @@ def show(mix, names, total, found):
         print(f"  {key:10} {p:8.3f} {lo:6.3f}-{hi:6.3f} "
               f"{'-' if gain is None else f'{gain[0]:.2f} ±{gain[1]:.2f}':>11} {s:8.3f} {slo:6.3f}-{shi:6.3f} "
               f"{v['exchanged'] / MIB:7.0f} MiB/step {v['kernel_peak']:5.2f} {v['others']:6.2f} "
-              f"{v['legs']:2}  " + " ".join(f"{x:.2f}" for x in v["per_job"]), flush=True)
+              f"{v['legs']:2}  " + " ".join(place_text(v["places"], place) for place in ("near", "far", "moved"))
+              + "  " + " ".join(f"{x:.2f}" for x in v["per_job"]), flush=True)
 
 
 class Aims:
