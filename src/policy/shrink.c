@@ -220,6 +220,13 @@ is_better(const zi_shrink *k, const zi_view *v, const zi_trial *t)
     return lean >= WORTH && lean >= MORE * k->full_ratio;
 }
 
+/* After a trial with lean plans that were kept: turns would take full ones. */
+static bool
+still_pays(const zi_shrink *k, const zi_view *v, const zi_trial *t)
+{
+    return !t->choice && t->ratio >= WORTH * cost_of(k, v, t);
+}
+
 /* -- the door ------------------------------------------------------------------------------- */
 
 zico_status
@@ -235,6 +242,7 @@ zi_shrink_begin(zi_shrink *k)
 {
     forget_who_stays(k);
     k->phase = ZI_SHRINK_FULL;
+    k->full_turns = 0;
     k->n_rounds = 0;
     k->n_wait = k->good ? 0 : 1;
     k->turned = false;
@@ -292,6 +300,7 @@ look_when_asked(zi_shrink *k, const zi_view *v, zi_trial *t, zi_out *out)
         return;
     }
     k->phase = k->good ? ZI_SHRINK_KEPT : ZI_SHRINK_TRIED;
+    k->n_seen = 0;
     k->full = *t;
     zi_trial_begin(t, t->budget_bytes);
 }
@@ -318,6 +327,7 @@ static void
 judge(zi_shrink *k, const zi_view *v, const zi_trial *t, zi_out *out)
 {
     k->good = is_better(k, v, t);
+    k->n_seen = t->n_done;
     if (k->good) {
         k->phase = ZI_SHRINK_KEPT;
         return;
@@ -352,7 +362,9 @@ zi_shrink_look(zi_shrink *k, const zi_view *v, zi_trial *t, double beside, zi_ou
         if (t->n_done > 0) judge(k, v, t, out);
         return;
     case ZI_SHRINK_KEPT:
-        if (t->n_done > 0 && t->choice && !k->always) give_up(k, v, t, out);
+        if (t->n_done == k->n_seen || k->always) return;
+        k->n_seen = t->n_done;
+        if (!still_pays(k, v, t)) give_up(k, v, t, out);
         return;
     case ZI_SHRINK_BACK:
         if (somebody(v, owes_an_answer)) return;

@@ -14,7 +14,7 @@
  *          than turns.  Else all are asked back and go on as before, and lean plans are tried again
  *          after four more trials, eight, and so on, or when sharing is chosen where turns were.
  * KEPT     until somebody joins or leaves or the budget changes: then others are asked, or asked back.  So
- *          they are if turns do more one day.
+ *          they are if turns with full plans would do more one day: each trial tells.
  * BY WORD  "zico:full" never asks, "zico:lean" always does and does not judge: for measuring.
  */
 #ifndef ZI_POLICY_SHRINK_H

@@ -85,6 +85,7 @@
 #define TRUST_MAX     8u
 #define TOLERANCE     0.25 /* of the longest step: lag that does not matter             */
 #define TURNS_LEAST   0.97 /* of solo work: less was seen in single epochs only         */
+#define SOLO_OFF      1.15 /* by which a step alone may differ here from what is known of it */
 #define MARGIN        1.02 /* on shares: solo time is known to about so much               */
 #define BEHIND        0.5 /* ... from which on those who are ahead leave it the cores */
 #define LAG_MAX       8.0 /* longest steps that anybody can be behind                   */
@@ -832,13 +833,23 @@ note_pause(account *a, uint64_t now_ns)
         a->pause_ns += (pause_ns - a->pause_ns) / PAUSES;
 }
 
+/* What a step takes alone: as the desk knows it, unless the machine has moved since and steps alone were
+ * seen to take another time here.  How much that is differs by job, and shares would, too. */
+static double
+solo_here(const zico *z, const zi_job_view *j)
+{
+    double solo = zi_policy_solo_ns(j), here = z->trial.job[j->id].alone_ns;
+    bool   agree = here <= 0 || (here < solo * SOLO_OFF && solo < here * SOLO_OFF);
+    return agree ? solo : here;
+}
+
 static void
 step_ended(zico *z, const zi_job_view *j)
 {
     account *a = &z->job[j->id];
 
-    a->lag_ns -= a->alone ? (double)j->last_step_ns : zi_policy_solo_ns(j);
-    zi_neighbours_step_ended(&z->beside, j->id, zi_policy_solo_ns(j));
+    a->lag_ns -= a->alone ? (double)j->last_step_ns : solo_here(z, j);
+    zi_neighbours_step_ended(&z->beside, j->id, solo_here(z, j));
     zi_trial_step_ended(&z->trial, j->id, a->alone ? j->last_step_ns : 0);
     if (a->n_steps < UINT32_MAX) a->n_steps++;
     if (a->warm && a->n_since < UINT32_MAX) {
