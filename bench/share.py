@@ -570,10 +570,10 @@ def judge(windows, total):
 
 
 def variance_within(places):
-    """Of legs with the cores in one place, over all places; by 3 % where no place has two legs."""
-    off = [(x - statistics.mean(seen), len(seen)) for seen in places.values() if len(seen) > 1 for x in seen]
-    free = sum((n - 1) / n for _, n in off)
-    return sum(d * d for d, _ in off) / free if off else 0.03 ** 2
+    """Of legs with the cores in one place, over all places, by the median of what they are off: a leg in which the machine stood
+    still for a moment does no harm."""
+    off = [abs(x - statistics.median(seen)) for seen in places.values() if len(seen) > 1 for x in seen]
+    return max(0.01, 1.48 * statistics.median(off)) ** 2 if off else 0.03 ** 2
 
 
 def gain_of(found, key):
@@ -583,8 +583,8 @@ def gain_of(found, key):
         return None
     mine, free = found[key]["places"], found["spatial"]["places"]
     weight = {p: min(len(mine[p]), len(free[p])) for p in mine if p in free}
-    made, most = (sum(w * (statistics.mean(x[p]) - 1) for p, w in weight.items()) for x in (mine, free))
-    if abs(most) <= 0.02 * sum(weight.values()):
+    made, most = (sum(w * (statistics.median(x[p]) - 1) for p, w in weight.items()) for x in (mine, free))
+    if most <= 0.02 * sum(weight.values()):
         return None
     gain, vm, vf = made / most, variance_within(mine), variance_within(free)
     return gain, 2 * math.sqrt(sum(w * w * (vm / len(mine[p]) + gain * gain * vf / len(free[p])) for p, w in weight.items())) / abs(most)
@@ -593,7 +593,7 @@ def gain_of(found, key):
 def place_text(places, place):
     """Progress in legs with the cores there, and how many those were."""
     seen = places.get(place, [])
-    return f"{statistics.mean(seen):.2f}/{len(seen)}" if seen else "-"
+    return f"{statistics.median(seen):.2f}/{len(seen)}" if seen else "-"
 
 
 def show(mix, names, total, found):
