@@ -1,8 +1,8 @@
 """share.py -- many jobs, one budget: zico against time multiplexing and against no limit at all.
 
-    make bench-share                          everything; about two hours
+    make bench-share                          everything; about two and a half hours
     tools/bench-share.sh --quick              two mixes; about 20 minutes
-    tools/bench-share.sh --mix pair-same      one mix in about nine minutes, appended
+    tools/bench-share.sh --mix pair-same      one mix in about twelve minutes, appended
     tools/bench-share.sh --mix three --legs temporal,spatial,zico-65
     tools/bench-share.sh --report             tables and picture of all that was appended
 
