@@ -958,7 +958,7 @@ def main():
     p.add_argument("--legs", type=words(list(LEGS)), default=None, help=f"of {','.join(LEGS)}")
     p.add_argument("--leg", type=float, default=6, help="seconds, at least; longer for long steps")
     p.add_argument("--apart", type=int, default=2, help="legs from one of temporal to the next, at most")
-    p.add_argument("--rounds", type=int, default=5, help="that count")
+    p.add_argument("--rounds", type=int, default=5, help="of legs; each broker's last leg does not count")
     p.add_argument("--learn", type=float, default=60,
                    help="seconds for zico to learn before anything counts, and 4 for each job; 0: a job's first minutes")
     p.add_argument("--results", default="out/share.jsonl", help="file that legs are appended to")

@@ -50,16 +50,6 @@ place(zi_exec *e, zi_plan *p, zi_place_stats *ret_stats)
     return zi_plan_place(p, e->g, e->cost, region_of(e), align_of(e), ret_stats);
 }
 
-static uint64_t
-fixed_slots(const zi_plan *p)
-{
-    uint64_t sum = 0;
-
-    for (uint32_t s = 0; s < p->n_slots && p->slots[s].fixed; s++)
-        sum += p->slots[s].size_bytes;
-    return sum;
-}
-
 static zico_status
 too_small(const zi_exec *e, uint64_t least, zi_node_id node, zi_graph_diag *diag)
 {
@@ -85,7 +75,7 @@ make_passive(zi_exec *e, const zi_plan *guide, const zi_plan *keep, zi_graph_dia
                             .guide = guide,
                             .placed = keep,
                             .align = align_of(e)};
-    const uint64_t  fixed = fixed_slots(keep), unit = keep->region_bytes;
+    const uint64_t  fixed = zi_plan_fixed_bytes(keep), unit = keep->region_bytes;
     uint64_t        least;
     zi_node_id      node;
     zi_verdict      v;

@@ -18,6 +18,16 @@ zi_plan_new(const char *planner, zi_plan **ret_plan)
     return ZICO_OK;
 }
 
+uint64_t
+zi_plan_fixed_bytes(const zi_plan *p)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t s = 0; s < p->n_slots && p->slots[s].fixed; s++)
+        sum += p->slots[s].size_bytes;
+    return sum;
+}
+
 void
 zi_plan_free(zi_plan *p)
 {

@@ -126,6 +126,8 @@ uint64_t                   zi_cost_fixed_bytes(const zi_graph *g, const zi_cost 
 
 ZICO_NODISCARD zico_status zi_plan_new(const char *planner, zi_plan **ret_plan);
 void                       zi_plan_free(zi_plan *p); /* NULL is fine */
+/* Of a placed plan: its slots that stay from step to step, which come first. */
+uint64_t                   zi_plan_fixed_bytes(const zi_plan *p);
 ZICO_NODISCARD zico_status zi_plan_add(zi_plan *p, zi_act act);
 
 /* Which root owns the bytes of each tensor: itself, or the end of its chain of views. */

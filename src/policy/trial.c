@@ -63,7 +63,6 @@ note_alone(zi_trial *t, zi_tried *a, double ns)
         t->moved |= is_moved(a->late);
     }
     t->told = true;
-    t->n_alone++;
 }
 
 void
@@ -87,7 +86,6 @@ zi_trial_enter(zi_trial *t)
     t->canary_due = t->canary = t->moved = false;
     t->touched = true;
     t->changed = true; /* what was begun before ends first */
-    t->n_alone = 0;
     for (size_t i = 0; i < ZI_LEDGER_JOBS_MAX; i++) t->job[i].late = 1;
 }
 

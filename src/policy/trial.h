@@ -51,7 +51,6 @@ typedef struct zi_trial {
     bool     canary;       /* ... is awaited                                          */
     bool     told;         /* ... and has been made                                   */
     bool     moved;        /* steps alone are longer, or shorter, than they were      */
-    uint32_t n_alone;      /* so many of them were seen since this machine came       */
     uint32_t n_done;       /* trials so far, and in the last one of them ...          */
     double   seen_ratio;   /* ... sharing did so many times what turns did            */
     zi_tried job[ZI_LEDGER_JOBS_MAX];

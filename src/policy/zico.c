@@ -883,8 +883,8 @@ somebody_fresh(const choice *c)
 }
 
 /* A virtual machine's cores move: at times they share a cache and at times they do not, and what pays in
- * the one case does not in the other.  Of each it is known what did; a third is tried anew, and one that
- * moves all the time is taken for one. */
+ * the one case does not in the other.  Of each it is known what did; a third is taken for the other of two,
+ * until its own trials tell, and one that moves all the time is taken for one. */
 static void
 change_machine(const choice *c, zi_out *out)
 {

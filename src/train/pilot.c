@@ -241,8 +241,7 @@ find_floor(const zi_pilot *p, const zi_cost *c, floor_info *ret)
     if (st >= 0)
         st = zi_passive_least(p->o.graph, c, keep, align_of(p), &ret->node_bytes,
                               &ret->node);
-    for (uint32_t s = 0; st >= 0 && s < keep->n_slots && keep->slots[s].fixed; s++)
-        ret->fixed_bytes += keep->slots[s].size_bytes;
+    if (st >= 0) ret->fixed_bytes = zi_plan_fixed_bytes(keep);
     if (st >= 0)
         ret->node_bytes = (ret->node_bytes + keep->region_bytes - 1) /
                           keep->region_bytes * keep->region_bytes;
@@ -434,15 +433,6 @@ zi_pilot_free(zi_pilot *p)
 
 /* -- on the way -------------------------------------------------------------------------------- */
 
-static uint64_t
-fixed_of(const zi_plan *plan)
-{
-    uint64_t fixed = 0;
-    for (uint32_t s = 0; s < plan->n_slots && plan->slots[s].fixed; s++)
-        fixed += plan->slots[s].size_bytes;
-    return fixed;
-}
-
 /* Told to people by zico status, to the broker's desk, and to whoever looks. */
 static void
 announce(zi_pilot *p, zi_exec *e, const char *why)
@@ -456,7 +446,8 @@ announce(zi_pilot *p, zi_exec *e, const char *why)
     if (!p->o.joined) return;
     if (!p->lean) /* a wish's answer says more: answer_wish */
         zi_session_planned(p->o.session,
-                           &(zi_step_need){m.peak_slot_bytes - fixed_of(zi_exec_plan(e)),
+                           &(zi_step_need){m.peak_slot_bytes -
+                                               zi_plan_fixed_bytes(zi_exec_plan(e)),
                                            p->info.foreseen_ns},
                            NULL);
     zi_session_note(p->o.session, why);
@@ -542,14 +533,15 @@ replan(zi_pilot *p, zi_exec *e, uint64_t budget, const char *why)
 static zi_step_need
 need_of(const zi_pilot *p)
 {
-    return (zi_step_need){p->info.peak_bytes - fixed_of(p->plan), p->info.foreseen_ns};
+    return (zi_step_need){p->info.peak_bytes - zi_plan_fixed_bytes(p->plan),
+                          p->info.foreseen_ns};
 }
 
 /* A plan that takes less than `full` does, for a wish. */
 static zico_status
 ask_lean(zi_pilot *p, const zi_cost *c, const zi_session_wish *wish, zi_step_need full)
 {
-    const uint64_t fixed = fixed_of(p->plan);
+    const uint64_t fixed = zi_plan_fixed_bytes(p->plan);
     uint64_t       bytes = wish->step_bytes;
     zico_status    st = ZICO_E_NOPLAN;
 
@@ -582,44 +574,54 @@ plan_for_wish(zi_pilot *p, const zi_cost *c, const zi_session_wish *wish,
     return st >= 0 ? st : ask(p, keep, c, NULL);
 }
 
+/* What the executor takes now; `full` NULL: it likes nothing else better. */
+static void
+answer_wish(const zi_pilot *p, const zi_exec *e, const zi_step_need *full)
+{
+    zi_exec_memory m;
+
+    zi_exec_read_memory(e, &m);
+    const zi_step_need now = {m.peak_slot_bytes - zi_plan_fixed_bytes(zi_exec_plan(e)),
+                              p->info.foreseen_ns};
+    zi_session_planned(p->o.session, &now, full ? full : &now);
+}
+
+/* The executor takes p->plan up; it is told by the answer, with what the job likes best. */
+static zico_status
+take_up_quietly(zi_pilot *p, zi_exec *e, bool lean, const zi_step_need *full)
+{
+    const zi_step_need now = need_of(p);
+    const bool         was_lean = p->lean;
+    char               text[2][ZI_SIZE_TEXT], why[120];
+
+    snprintf(why, sizeof why, "planned anew as others want to run, too: %s of %s",
+             zi_size_format(now.bytes, text[0]), zi_size_format(full->bytes, text[1]));
+    p->lean = true; /* announce leaves it to the answer */
+    zico_status st = take_up(p, e, lean ? why : "there is room again: planned anew");
+    p->lean = st >= 0 ? lean : was_lean;
+    if (st < 0) return st;
+    set_phase(p, lean ? ZI_PILOT_GUIDED : ZI_PILOT_PLAIN);
+    p->feeding = false;
+    return st;
+}
+
 /* Whatever the outcome is, it is told. */
 static void
 follow_wish(zi_pilot *p, zi_exec *e, const zi_session_wish *wish)
 {
-    const bool   was_lean = p->lean;
+    bool         lean = false;
     zi_step_need full = {0};
     zi_cost     *c;
-    char         text[2][ZI_SIZE_TEXT], why[120];
 
-    if (zi_exec_drain(e) < 0 || measured_cost(p, e, &c) < 0) return;
-    zi_tier_cost_set(c, NULL, p->o.n_threads); /* no copies */
-    zico_status st = plan_for_wish(p, c, wish, &full, &p->lean);
-    zi_cost_free(c);
-    if (st >= 0 && (p->lean || was_lean)) {
-        const zi_step_need now = need_of(p);
-        snprintf(why, sizeof why, "planned anew as others want to run, too: %s of %s",
-                 zi_size_format(now.bytes, text[0]), zi_size_format(full.bytes, text[1]));
-        const bool lean = p->lean;
-        p->lean = true; /* it is told below, with what it likes best */
-        st = take_up(p, e, lean ? why : "there is room again: planned anew");
-        p->lean = lean;
-        set_phase(p, lean ? ZI_PILOT_GUIDED : ZI_PILOT_PLAIN);
-        p->feeding = false;
-    }
+    zico_status st = zi_exec_drain(e);
+    if (st >= 0) st = measured_cost(p, e, &c);
     if (st >= 0) {
-        const zi_step_need now = need_of(p);
-        zi_session_planned(p->o.session, &now, &full);
+        zi_tier_cost_set(c, NULL, p->o.n_threads); /* no copies */
+        st = plan_for_wish(p, c, wish, &full, &lean);
+        zi_cost_free(c);
     }
-}
-
-/* It has to make do with less already. */
-static void
-decline_wish(zi_pilot *p)
-{
-    const uint64_t     fixed = p->plan ? fixed_of(p->plan) : 0;
-    const zi_step_need now = {p->info.peak_bytes - fixed, p->info.foreseen_ns};
-
-    zi_session_planned(p->o.session, &now, &now);
+    if (st >= 0 && (lean || p->lean)) st = take_up_quietly(p, e, lean, &full);
+    answer_wish(p, e, st >= 0 ? &full : NULL);
 }
 
 /* -- feedback ------------------------------------------------------------------------------------ */
@@ -752,7 +754,7 @@ zi_pilot_follow_limit(zi_pilot *p, zi_exec *e)
     if (p->info.phase == ZI_PILOT_PLAIN || p->lean)
         follow_wish(p, e, &wish);
     else
-        decline_wish(p);
+        answer_wish(p, e, NULL); /* it has to make do with less already */
     return true;
 }
 

@@ -5,15 +5,6 @@
 
 #define ALIGN 64u
 
-static uint64_t
-fixed_slots(const zi_plan *p)
-{
-    uint64_t sum = 0;
-    for (uint32_t s = 0; s < p->n_slots && p->slots[s].fixed; s++)
-        sum += p->slots[s].size_bytes;
-    return sum;
-}
-
 typedef struct bench {
     zi_graph *g;
     zi_cost  *c;
@@ -31,7 +22,7 @@ open_bench(zi_graph *g)
     expect_ok(zi_plan_keep(g, b.c, &b.keep));
     expect_ok(zi_plan_place(b.keep, g, b.c, 0, ALIGN, &stats));
     expect_ok(zi_passive_least(g, b.c, b.keep, ALIGN, &b.least, NULL));
-    b.most = stats.peak_slot_bytes - fixed_slots(b.keep);
+    b.most = stats.peak_slot_bytes - zi_plan_fixed_bytes(b.keep);
     return b;
 }
 
@@ -56,7 +47,7 @@ follow(const bench *b, const zi_plan *guide, uint64_t arena)
     zi_verdict      v;
     zi_plan        *p;
     expect_ok(zi_passive_plan(&task, &p));
-    if (zi_plan_check(p, b->g, b->c, fixed_slots(b->keep) + arena, &v) < 0)
+    if (zi_plan_check(p, b->g, b->c, zi_plan_fixed_bytes(b->keep) + arena, &v) < 0)
         fail_msg("%s, arena %llu of %llu: %s", b->g->name, (unsigned long long)arena,
                  (unsigned long long)b->least, v.text);
     assert_true(p->slots[p->n_slots - 1].size_bytes <= arena);
