@@ -437,6 +437,7 @@ zi_desk_shrink(zi_desk *d, zi_job_id job, uint64_t step_bytes, uint64_t cost_mil
     if (!v->can_shrink || v->shrink_bytes == step_bytes || zi_desk_reserve(d) < 0) return;
     v->shrink_bytes = step_bytes;
     v->shrink_asked = true;
+    v->shrink_asked_ns = d->now_ns;
     zi_desk_emit(d,
                  &(zi_effect){.kind = ZI_EFFECT_SHRINK,
                               .job = job,

@@ -82,12 +82,13 @@ typedef struct zi_job_view {
     uint32_t     cores;       /* told last */
     zi_core_mode core_mode;
     bool         can_suspend;
-    bool         can_shrink;   /* plans for less when asked                       */
-    bool         shrink_asked; /* ... and has not answered yet                    */
-    uint64_t     shrink_bytes; /* asked for last; 0: as many as it likes          */
-    uint64_t     full_bytes;   /* what a step takes as it likes best; 0: not told */
-    uint64_t     plan_bytes;   /* ... as it is planned now; 0: not told           */
-    uint32_t     cost_milli;   /* of the time that a step as it likes best takes  */
+    bool         can_shrink;      /* plans for less when asked                       */
+    bool         shrink_asked;    /* ... and has not answered yet                    */
+    uint64_t     shrink_asked_ns; /* ... since when                               */
+    uint64_t     shrink_bytes;    /* asked for last; 0: as many as it likes          */
+    uint64_t     full_bytes;      /* what a step takes as it likes best; 0: not told */
+    uint64_t     plan_bytes;      /* ... as it is planned now; 0: not told           */
+    uint32_t     cost_milli;      /* of the time that a step as it likes best takes  */
     bool by_hand; /* paused or suspended by a person: not a policy's to bring back */
     bool native;
     bool told_in_step; /* hears CORES within its step; else with GO                 */

@@ -185,6 +185,7 @@ seen_by(relay *r, const leg *l, const zi_view *v, bool ending)
         j->asked_ns = earlier(j->asked_ns, l->away_ns);
         j->began_ns = earlier(j->began_ns, l->away_ns);
         j->last_region_ns = earlier(j->last_region_ns, l->away_ns);
+        j->shrink_asked_ns = earlier(j->shrink_asked_ns, l->away_ns);
     }
     own.job = r->job;
     if (ending) own.budget_bytes = l->budget_bytes;

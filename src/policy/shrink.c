@@ -15,6 +15,9 @@
 #define MORE        1.01  /* of what full plans do: lean ones, to be kept      */
 #define HOPE        1.05  /* of one alone: what two must do beside each other */
 #define WORTH       1.02  /* of turns                                          */
+#define PATIENCE_NS 10000000000u /* with who owes an answer, and ...               */
+#define ROUNDS_OWED                                                                      \
+    4.0 /* ... so often a step of everybody's, as jobs answer between steps */
 
 /* -- who takes how much? ------------------------------------------------------------------ */
 
@@ -107,12 +110,6 @@ somebody(const zi_view *v, bool (*test)(const zi_job_view *))
 }
 
 static bool
-owes_an_answer(const zi_job_view *j)
-{
-    return j->shrink_asked;
-}
-
-static bool
 is_lean(const zi_job_view *j)
 {
     return j->full_bytes && !zi_job_plans_as_it_likes(j);
@@ -128,6 +125,24 @@ static bool
 can_shrink(const zi_job_view *j)
 {
     return j->can_shrink;
+}
+
+/* Somebody who was asked lately: a job that was stopped may never answer. */
+static bool
+somebody_answers(const zi_view *v, uint64_t now_ns)
+{
+    double round_ns = 0;
+
+    for (size_t i = 0; i < v->n_jobs; i++)
+        if (takes_part(&v->job[i])) round_ns += zi_policy_solo_ns(&v->job[i]);
+    for (size_t i = 0; i < v->n_jobs; i++) {
+        const zi_job_view *j = &v->job[i];
+        double             waited = (double)(now_ns - j->shrink_asked_ns);
+        if (takes_part(j) && j->shrink_asked &&
+            waited < PATIENCE_NS + ROUNDS_OWED * round_ns)
+            return true;
+    }
+    return false;
 }
 
 /* True: somebody is asked for another plan than the one that was asked for last. */
@@ -250,7 +265,7 @@ zi_shrink_begin(zi_shrink *k)
     k->n_seen = 0;
 }
 
-/* All have answered: who takes more than was asked goes no farther. */
+/* All have answered that will: who takes more than was asked goes no farther. */
 static void
 note_answers(zi_shrink *k, const zi_view *v)
 {
@@ -291,7 +306,6 @@ look_when_full(zi_shrink *k, const zi_view *v, const zi_trial *t, zi_out *out)
 static void
 look_when_asked(zi_shrink *k, const zi_view *v, zi_trial *t, zi_out *out)
 {
-    if (somebody(v, owes_an_answer)) return;
     note_answers(k, v);
     if (k->n_rounds < ROUNDS && ask_for_less(k, v, out)) return;
     if (!somebody(v, is_lean)) {
@@ -347,8 +361,13 @@ give_up(zi_shrink *k, const zi_view *v, zi_trial *t, zi_out *out)
 }
 
 void
-zi_shrink_look(zi_shrink *k, const zi_view *v, zi_trial *t, double beside, zi_out *out)
+zi_shrink_look(zi_shrink *k, const zi_view *v, zi_trial *t, double beside,
+               uint64_t now_ns, zi_out *out)
 {
+    bool waits = k->phase == ZI_SHRINK_ASKED || k->phase == ZI_SHRINK_BACK ||
+                 k->phase == ZI_SHRINK_ENTER;
+
+    if (waits && somebody_answers(v, now_ns)) return;
     switch (k->phase) {
     case ZI_SHRINK_FULL:
         if (!zi_shrink_is_due(k, t)) return;
@@ -367,13 +386,11 @@ zi_shrink_look(zi_shrink *k, const zi_view *v, zi_trial *t, double beside, zi_ou
         if (!still_pays(k, v, t)) give_up(k, v, t, out);
         return;
     case ZI_SHRINK_BACK:
-        if (somebody(v, owes_an_answer)) return;
         k->phase = ZI_SHRINK_FULL;
         k->n_seen = k->full.n_done;
         zi_trial_return(t, &k->full);
         return;
     case ZI_SHRINK_ENTER:
-        if (somebody(v, owes_an_answer)) return;
         k->phase = k->lean ? ZI_SHRINK_KEPT : ZI_SHRINK_FULL;
         return;
     }

@@ -7,7 +7,7 @@
  *          each other so much that nothing can be won: if the largest steps that could run at the same
  *          time do not fit together, all that can are asked to take no more than makes them fit (the same
  *          for all; who takes less anyway is not asked).  Who cannot go so far leaves the others to go
- *          farther, in three rounds.
+ *          farther, in three rounds.  Nobody waits for the answer of a job that was stopped.
  * JUDGED   Then sharing and turns are tried again.  A job's plan says what it costs, pessimistically; what
  *          turns do now and did before says it, too, and the less of the two is believed.  Lean plans
  *          stay if sharing with them does more than with full ones, that cost taken off, and more
@@ -65,7 +65,7 @@ bool zi_shrink_is_due(const zi_shrink *k, const zi_trial *t);
 
 /* After a step's end, or an answer.  `beside`: what two jobs beside each other do at best while they do not
  * wait for memory, one alone being 1. */
-void
-zi_shrink_look(zi_shrink *k, const zi_view *v, zi_trial *t, double beside, zi_out *out);
+void zi_shrink_look(zi_shrink *k, const zi_view *v, zi_trial *t, double beside,
+                    uint64_t now_ns, zi_out *out);
 
 #endif /* ZI_POLICY_SHRINK_H */

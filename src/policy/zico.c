@@ -909,7 +909,7 @@ look_at_plans(const choice *c, zi_out *out)
     zico  *z = c->z;
     double beside = zi_shrink_is_due(&z->shrink, &z->trial) ? best_pair(c) : 0;
 
-    zi_shrink_look(&z->shrink, c->v, &z->trial, beside, out);
+    zi_shrink_look(&z->shrink, c->v, &z->trial, beside, c->now_ns, out);
 }
 
 static bool
@@ -966,11 +966,13 @@ zico_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
         decide(&c, out);
 }
 
-/* An epoch in which others decided tells nothing; the next one begins with the next step's end. */
+/* An epoch in which others decided tells nothing; the next one begins with the next step's end.  Nor is
+ * it known for how long the machine has been as it is. */
 static void
 zico_on_break(void *state)
 {
     zico *z = state;
+    z->moved_ns = 0;
     zi_trial_break(&z->trial);
     zi_neighbours_break(&z->beside);
 }
