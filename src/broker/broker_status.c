@@ -40,6 +40,7 @@ fill_device(zi_broker *b, zi_msg_status *s)
     s->n_over = b->n_over;
     strcpy(s->policy, b->policy);
     strcpy(s->device, h->device);
+    zi_desk_explain(b->desk, s->policy_says, sizeof s->policy_says);
 }
 
 /* What the desk and the ledger know; a listed job that has not reported is only a row. */

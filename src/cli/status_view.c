@@ -48,6 +48,7 @@ add_head(const zi_picture *p, zi_str *out)
     zi_str_fmt(out, "; peak %s, in the kernel's count %s\n",
                zi_size_format(d->peak_bytes, a),
                zi_size_format(d->kernel_bytes + d->private_bytes, b));
+    if (d->policy_says[0]) zi_str_fmt(out, "%s: %s\n", d->policy, d->policy_says);
     if (d->target_bytes != d->budget_bytes)
         zi_str_fmt(out, "the budget is on its way to %s\n",
                    zi_size_format(d->target_bytes, a));

@@ -227,6 +227,13 @@ zi_desk_leave(zi_desk *d, zi_job_id job, uint64_t now_ns)
     return ZICO_OK;
 }
 
+void
+zi_desk_explain(const zi_desk *d, char *ret_text, size_t size)
+{
+    ret_text[0] = 0;
+    if (d->policy->explain) d->policy->explain(d->policy_state, ret_text, size);
+}
+
 /* -- what people want --------------------------------------------------------------------- */
 
 zico_status

@@ -170,6 +170,8 @@ typedef struct zi_waiting {
     int64_t   lane;
 } zi_waiting;
 void zi_desk_waiting(zi_desk *d, zi_job_id job, zi_waiting *ret_waiting);
+/* What the policy makes of the jobs at present, a line for people; "" if it has nothing to say. */
+void zi_desk_explain(const zi_desk *d, char *ret_text, size_t size);
 /* 1 to 7: the ledger's.  8: views disagree with it.  9: D4.  10: D2. */
 zico_status zi_desk_verify(zi_desk *d, int *ret_invariant);
 

@@ -179,6 +179,9 @@ typedef struct zi_policy_ops {
     /* Others decide from now on, or did until now (relay): what it was just measuring is void.
      * NULL: it measures nothing. */
     void (*on_break)(void *state);
+
+    /* One line for people: what it makes of the jobs at present, and why.  NULL: its name says all. */
+    void (*explain)(const void *state, char *ret_text, size_t size);
 } zi_policy_ops;
 
 /* policy_common.h has more helpers. */

@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/check.h"
+#include "base/fmt.h"
 
 #define LEGS_MAX  16u
 #define TURNS_MAX 64u
@@ -272,10 +273,25 @@ relay_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
     if (boundary > ev->now_ns) zi_out_add(out, ZI_ANSWER_WAKE_AT, 0, 0, boundary);
 }
 
+/* Whose turn it is, and what that one says. */
+static void
+relay_explain(const void *state, char *ret_text, size_t size)
+{
+    const relay         *r = state;
+    const zi_policy_ops *ops = r->leg[r->at].ops;
+    size_t               n = zi_fmt(ret_text, size, "%s", ops ? ops->name : "nobody");
+
+    if (!ops || !ops->explain || n + 3 > size) return;
+    ret_text[n++] = ':';
+    ret_text[n++] = ' ';
+    ops->explain(r->state[r->at], ret_text + n, size - n);
+}
+
 const zi_policy_ops zi_policy_relay = {
     .name = "relay",
     .origin = "zico: policies in turn, for measuring",
     .state_size = sizeof(relay),
     .init = relay_init,
     .on_event = relay_on_event,
+    .explain = relay_explain,
 };

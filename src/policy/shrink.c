@@ -207,7 +207,7 @@ remember_full(zi_shrink *k, const zi_view *v, const zi_trial *t)
 {
     for (size_t i = 0; i < v->n_jobs; i++)
         k->solo_ns[v->job[i].id] = zi_policy_solo_ns(&v->job[i]);
-    k->full_ratio = t->seen_ratio;
+    k->full_ratio = t->ratio;
     k->full_turns = turns_of(k, v, t);
 }
 
@@ -228,10 +228,12 @@ cost_of(const zi_shrink *k, const zi_view *v, const zi_trial *t)
     return seen < 1 ? 1 : seen < said ? seen : said;
 }
 
+/* One trial is a few steps, and noisy.  What jobs do beside each other while none of them waits for memory
+ * is known from all steps that they ever made so, and lean plans are there that none waits: the mean of both. */
 static bool
-is_better(const zi_shrink *k, const zi_view *v, const zi_trial *t)
+is_better(const zi_shrink *k, const zi_view *v, const zi_trial *t, double beside)
 {
-    double lean = t->seen_ratio / cost_of(k, v, t);
+    double lean = (t->seen_ratio + beside) / 2 / cost_of(k, v, t);
     return lean >= WORTH && lean >= MORE * k->full_ratio;
 }
 
@@ -332,15 +334,27 @@ zi_shrink_enter(zi_shrink *k, const zi_view *v, zi_trial *t, zi_out *out)
 bool
 zi_shrink_is_due(const zi_shrink *k, const zi_trial *t)
 {
+    if (k->phase == ZI_SHRINK_TRIED) return t->n_done > 0;
     return k->phase == ZI_SHRINK_FULL && !k->never && k->n_wait != UINT32_MAX &&
            (k->good || t->n_done != k->n_seen);
 }
 
+const char *
+zi_shrink_word(const zi_shrink *k)
+{
+    static const char *const word[] = {
+        [ZI_SHRINK_FULL] = "full",         [ZI_SHRINK_ASKED] = "asked to be lean",
+        [ZI_SHRINK_TRIED] = "lean, tried", [ZI_SHRINK_KEPT] = "lean",
+        [ZI_SHRINK_BACK] = "asked back",   [ZI_SHRINK_ENTER] = "changing",
+    };
+    return word[k->phase];
+}
+
 /* Lean plans were tried: they stay, or all is as it was. */
 static void
-judge(zi_shrink *k, const zi_view *v, const zi_trial *t, zi_out *out)
+judge(zi_shrink *k, const zi_view *v, const zi_trial *t, double beside, zi_out *out)
 {
-    k->good = is_better(k, v, t);
+    k->good = is_better(k, v, t, beside);
     k->n_seen = t->n_done;
     if (k->good) {
         k->phase = ZI_SHRINK_KEPT;
@@ -378,7 +392,7 @@ zi_shrink_look(zi_shrink *k, const zi_view *v, zi_trial *t, double beside,
         look_when_asked(k, v, t, out);
         return;
     case ZI_SHRINK_TRIED:
-        if (t->n_done > 0) judge(k, v, t, out);
+        if (zi_shrink_is_due(k, t)) judge(k, v, t, beside, out);
         return;
     case ZI_SHRINK_KEPT:
         if (t->n_done == k->n_seen || k->always) return;

@@ -8,7 +8,8 @@
  *          time do not fit together, all that can are asked to take no more than makes them fit (the same
  *          for all; who takes less anyway is not asked).  Who cannot go so far leaves the others to go
  *          farther, in three rounds.  Nobody waits for the answer of a job that was stopped.
- * JUDGED   Then sharing and turns are tried again.  A job's plan says what it costs, pessimistically; what
+ * JUDGED   Then sharing and turns are tried again, and that trial's mean with what jobs did beside each other in all
+ *          steps in which they did not wait for memory is what counts.  A job's plan says what it costs, pessimistically; what
  *          turns do now and did before says it, too, and the less of the two is believed.  Lean plans
  *          stay if sharing with them does more than with full ones, that cost taken off, and more
  *          than turns.  Else all are asked back and go on as before, and lean plans are tried again
@@ -45,7 +46,7 @@ typedef struct zi_shrink {
     bool     turned; /* all have taken turns since the last one */
 
     zi_trial full;                        /* as it was with full plans */
-    double   full_ratio;                  /* ... of sharing to turns */
+    double   full_ratio;                  /* ... of sharing to turns, as was believed */
     double   full_turns;                  /* ... what turns did, in solo time per time, */
     double   solo_ns[ZI_LEDGER_JOBS_MAX]; /* ... reckoned by these */
     bool     stays[ZI_LEDGER_JOBS_MAX];   /* goes no farther */
@@ -63,9 +64,12 @@ void zi_shrink_enter(zi_shrink *k, const zi_view *v, zi_trial *t, zi_out *out);
 /* Will the next look ask for what two jobs do beside each other? */
 bool zi_shrink_is_due(const zi_shrink *k, const zi_trial *t);
 
-/* After a step's end, or an answer.  `beside`: what two jobs beside each other do at best while they do not
- * wait for memory, one alone being 1. */
+/* After a step's end, or an answer.  `beside`: what jobs do beside those that they get on with best while they do
+ * not wait for memory, one alone being 1. */
 void zi_shrink_look(zi_shrink *k, const zi_view *v, zi_trial *t, double beside,
                     uint64_t now_ns, zi_out *out);
+
+/* How plans are at present, for people. */
+const char *zi_shrink_word(const zi_shrink *k);
 
 #endif /* ZI_POLICY_SHRINK_H */

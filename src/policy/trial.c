@@ -68,15 +68,22 @@ note_alone(zi_trial *t, zi_tried *a, double ns)
 void
 zi_trial_step_ended(zi_trial *t, zi_job_id job, uint64_t alone_ns)
 {
-    t->job[job].done++;
-    if (alone_ns > 0 && t->turns) note_alone(t, &t->job[job], (double)alone_ns);
+    zi_tried *a = &t->job[job];
+
+    a->done++;
+    if (t->n_since < UINT32_MAX) t->n_since++;
+    if (alone_ns > 0 && t->turns && !a->cold) note_alone(t, a, (double)alone_ns);
+    a->cold = false;
 }
 
+/* Whoever others kept waiting finds nothing in the caches: its first step is longer. */
 void
 zi_trial_break(zi_trial *t)
 {
     t->from_ns = 0;
     t->canary_due = true;
+    t->n_since = 0;
+    for (size_t i = 0; i < ZI_LEDGER_JOBS_MAX; i++) t->job[i].cold = true;
 }
 
 void
@@ -252,7 +259,7 @@ zi_trial_look(zi_trial *t, const zi_view *v, uint64_t now_ns, double longest_ns,
     if (t->canary) {
         if (t->told) end_canary(t);
         begin_epoch(&l);
-    } else if (t->canary_due && counts) {
+    } else if (t->canary_due && counts && t->n_since > v->n_jobs) {
         send_canary(t);
         begin_epoch(&l);
     } else if (t->from_ns == 0 || !counts) {

@@ -31,6 +31,7 @@ typedef struct zi_tried {
     double tried[2];  /* ... in the mean of those of the present trial */
     double alone_ns;  /* a step alone, when turns were tried last; 0: none was seen */
     double late;      /* ... those since, as a part of it, of late */
+    bool   cold;      /* made no step since others decided */
 } zi_tried;
 
 typedef struct zi_trial {
@@ -50,6 +51,7 @@ typedef struct zi_trial {
     bool     canary_due;   /* one step alone is wanted, ...                           */
     bool     canary;       /* ... is awaited                                          */
     bool     told;         /* ... and has been made                                   */
+    uint32_t n_since;      /* steps since others decided                              */
     bool     moved;        /* steps alone are longer, or shorter, than they were      */
     uint32_t n_done;       /* trials so far, and in the last one of them ...          */
     double   seen_ratio;   /* ... sharing did so many times what turns did            */

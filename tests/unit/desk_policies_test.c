@@ -454,6 +454,33 @@ next_wake_is_told_at_each_tick(void **state)
     close_office(&o);
 }
 
+/* A policy that measures says what it found, a relay whose turn it is, and others nothing; a text that is
+ * longer than there is room for is cut. */
+static void
+policies_explain_themselves(void **state)
+{
+    static const struct {
+        const char *policy, *says;
+    } known[] = {{"zico",
+                  "side by side; not tried yet; next try in 0 epochs; plans full"},
+                 {"relay:zico/4",
+                  "zico: side by side; not tried yet; next try in 0 epochs; plans full"},
+                 {"relay:temporal/4@0:2", "temporal"},
+                 {"temporal", ""}};
+    char text[192], little[8];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        office o;
+        open_office(&o, known[i].policy, 32);
+        zi_desk_explain(o.d, text, sizeof text);
+        assert_string_equal(known[i].says, text);
+        zi_desk_explain(o.d, little, sizeof little);
+        assert_memory_equal(known[i].says, little, strlen(little));
+        close_office(&o);
+    }
+}
+
 int
 main(void)
 {
@@ -472,6 +499,7 @@ main(void)
         cmocka_unit_test(commands_follow_cores),
         cmocka_unit_test(kept_memory_is_recalled),
         cmocka_unit_test(next_wake_is_told_at_each_tick),
+        cmocka_unit_test(policies_explain_themselves),
     };
     return t_main(tests);
 }

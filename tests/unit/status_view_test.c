@@ -87,10 +87,12 @@ text_warns(void **state)
     picture.device.n_over = 3;
     picture.device.n_absent = 1;
     picture.device.target_bytes = 128 << 20;
+    strcpy(picture.device.policy_says, "in turn; not tried yet");
     const char *t = text_of(&out);
     assert_non_null(strstr(t, "OVER BUDGET: found so 3 times"));
     assert_non_null(strstr(t, "nothing is granted until 1 more jobs have reported"));
     assert_non_null(strstr(t, "on its way to 128 MiB"));
+    assert_non_null(strstr(t, ": in turn; not tried yet\n"));
     picture.n_jobs = 0;
     picture.device.leased_bytes = 300
                                   << 20; /* more than the budget: free is 0, not huge */

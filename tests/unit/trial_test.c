@@ -11,7 +11,7 @@ typedef struct machine {
     zi_view     v;
     double      now_ns;
     double      slow; /* so many times STEP_NS takes a step in turn now */
-    int         n_ended;
+    int         n_ended, n_moved;
 } machine;
 
 static void
@@ -45,6 +45,7 @@ share_for(machine *m, double seconds, double gain)
             m->t = m->other;
             m->other = left;
             zi_trial_enter(&m->t);
+            m->n_moved++;
         }
     }
     return shared_ns / (m->now_ns - begin_ns);
@@ -189,6 +190,30 @@ canary_costs_one_step(void **state)
     assert_int_equal(n_done, m.t.n_done);
 }
 
+/* Whoever was kept waiting while others decided finds nothing in the caches: its first step tells nothing
+ * of the machine, neither while all share nor in turn. */
+static void
+first_steps_after_a_break_tell_nothing(void **state)
+{
+    static const double gain[] = {1.5, 0.8};
+    machine             m;
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        begin(&m);
+        share_for(&m, 240, gain[k]);
+        for (int i = 0; i < 20; i++) {
+            zi_trial_break(&m.t);
+            m.slow = 2;
+            share_for(&m, 1.5 * 2 * STEP_NS / 1e9, gain[k]); /* a step of each */
+            m.slow = 1;
+            share_for(&m, 4 * STEP_NS / 1e9, gain[k]);
+        }
+        assert_int_equal(0, m.n_moved);
+        assert_int_equal(k, m.t.choice);
+    }
+}
+
 int
 main(void)
 {
@@ -200,6 +225,7 @@ main(void)
         cmocka_unit_test(trial_costs_one_epoch),
         cmocka_unit_test(move_is_noticed),
         cmocka_unit_test(canary_costs_one_step),
+        cmocka_unit_test(first_steps_after_a_break_tell_nothing),
     };
     return t_main(tests);
 }
