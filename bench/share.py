@@ -100,6 +100,7 @@ START = 4  # seconds for a broker and its jobs to start
 FIRST = 4  # ... for each job's first steps, alone
 LOOK = 0.5  # seconds from one look at the cores' distance to the next; each takes 3 ms
 NEAR = 130  # nanoseconds from one core to the other and back, if they share a cache
+LONG = 6  # seconds of a leg, for long steps: a machine drifts as much in short legs as in long ones, so more of them tell more
 SETTLE = 1.0  # seconds of each leg that are not counted: steps of the leg before end, and data was fetched meanwhile
 WAITS = 0.05  # seconds from step to step: who takes longer waits for data, which its loader prepares meanwhile
 JUDGED = 1.15  # gains are judged on mixes that gain so much without a limit
@@ -282,6 +283,7 @@ class Run:
             "exchanged": changed / max(steps, 1),
             "kernel_peak": pool_bytes + field(after, "private_bytes"),
             "others": others,
+            "says": field(after, "policy_says"),
             "p99_us": field(after, "decide_p99_ns") / 1e3,
         }
 
@@ -924,14 +926,15 @@ def measure(mixes, results, opt):
         names = MIXES[mix]
         total = sum_of_peaks(results.solo, names)
         longest = max(1 / results.solo[n]["rate"] for n in names)
-        leg = max(opt.leg, min(9, 8 * len(names) * longest))  # in turn, the longest makes 8 steps, if it can in 9 s
+        leg = max(opt.leg, min(LONG, 8 * len(names) * longest))  # in turn, the longest makes 8 steps, if there is time
         keys = opt.legs or [k for k in LEGS if k != "temporal" and (k not in ONE_LESS or mix in SPLIT)]
         serial = results.next_run()
 
         def keep(key, turn, number, seen):
             results.add({"mix": mix, "key": key, "run": serial, "turn": turn, **seen})
             print(f"  {mix} {number}/{opt.rounds} {key}: " + " ".join(f"{r:.2f}" for r in rates_of(seen))
-                  + f" steps/s, others {seen['others']:.2f}, cores near {seen['near']:.0%}", flush=True)
+                  + f" steps/s, others {seen['others']:.2f}, cores near {seen['near']:.0%}"
+                  + (f"; {seen['says']}" if key not in ("temporal", "spatial") else ""), flush=True)
         try:
             if mix not in results.switch_us:
                 results.add({"mix": mix, "switch_us": measure_switching(names, total)})

@@ -49,10 +49,12 @@ is_moved(double part)
     return part > 1 + MOVED || part < 1 / (1 + MOVED);
 }
 
-/* A step alone: while turns are tried they tell how long such steps are, later whether they still are. */
+/* A step alone: while turns are tried they tell how long such steps are, later whether they still are.  That
+ * a cold one is longer tells nothing. */
 static void
 note_alone(zi_trial *t, zi_tried *a, double ns)
 {
+    if (a->cold && (a->alone_ns <= 0 || is_moved(ns / a->alone_ns))) return;
     if (is_trying(t)) {
         a->alone_ns = a->alone_ns > 0 ? (a->alone_ns + ns) / 2 : ns;
         a->late = 1;
@@ -71,8 +73,7 @@ zi_trial_step_ended(zi_trial *t, zi_job_id job, uint64_t alone_ns)
     zi_tried *a = &t->job[job];
 
     a->done++;
-    if (t->n_since < UINT32_MAX) t->n_since++;
-    if (alone_ns > 0 && t->turns && !a->cold) note_alone(t, a, (double)alone_ns);
+    if (alone_ns > 0 && t->turns) note_alone(t, a, (double)alone_ns);
     a->cold = false;
 }
 
@@ -82,7 +83,6 @@ zi_trial_break(zi_trial *t)
 {
     t->from_ns = 0;
     t->canary_due = true;
-    t->n_since = 0;
     for (size_t i = 0; i < ZI_LEDGER_JOBS_MAX; i++) t->job[i].cold = true;
 }
 
@@ -259,7 +259,7 @@ zi_trial_look(zi_trial *t, const zi_view *v, uint64_t now_ns, double longest_ns,
     if (t->canary) {
         if (t->told) end_canary(t);
         begin_epoch(&l);
-    } else if (t->canary_due && counts && t->n_since > v->n_jobs) {
+    } else if (t->canary_due && counts) {
         send_canary(t);
         begin_epoch(&l);
     } else if (t->from_ns == 0 || !counts) {

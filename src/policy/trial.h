@@ -51,7 +51,6 @@ typedef struct zi_trial {
     bool     canary_due;   /* one step alone is wanted, ...                           */
     bool     canary;       /* ... is awaited                                          */
     bool     told;         /* ... and has been made                                   */
-    uint32_t n_since;      /* steps since others decided                              */
     bool     moved;        /* steps alone are longer, or shorter, than they were      */
     uint32_t n_done;       /* trials so far, and in the last one of them ...          */
     double   seen_ratio;   /* ... sharing did so many times what turns did            */
