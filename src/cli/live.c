@@ -115,12 +115,13 @@ draw_bar(const zi_live *l, const zi_style *style, zi_str *out)
                zi_size_format(l->held_bytes, held),
                zi_size_format(l->budget_bytes, budget), l->policy,
                (double)l->elapsed_ns / 1e9);
+    if (l->says[0]) zi_str_fmt(out, "%.*s\n", (int)width, l->says);
 }
 
 zico_status
 zi_live_draw(const zi_live *l, const zi_style *style, unsigned rows, zi_str *out)
 {
-    unsigned used = (unsigned)l->n_jobs + 4;
+    unsigned used = (unsigned)l->n_jobs + 4 + (l->says[0] != 0);
 
     ZI_TRY(draw_jobs(l, style, out));
     draw_bar(l, style, out);

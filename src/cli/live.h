@@ -28,7 +28,7 @@ typedef struct zi_live {
     size_t             n_jobs;
     uint64_t           elapsed_ns;
     uint64_t           budget_bytes, held_bytes, kernel_bytes, private_bytes;
-    const char        *policy;
+    const char        *policy, *says; /* ... and what it makes of the jobs; may be "" */
     const zi_history  *history; /* NULL: no plot */
 } zi_live;
 

@@ -206,6 +206,7 @@ live_model(run *r)
         .kernel_bytes = r->picture.device.kernel_bytes,
         .private_bytes = r->picture.device.private_bytes,
         .policy = r->policy,
+        .says = r->picture.device.policy_says,
         .history = r->history,
     };
 }

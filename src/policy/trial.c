@@ -77,10 +77,16 @@ zi_trial_step_ended(zi_trial *t, zi_job_id job, uint64_t alone_ns)
     a->cold = false;
 }
 
-/* Whoever others kept waiting finds nothing in the caches: its first step is longer. */
+/* Whoever others kept waiting finds nothing in the caches: its first step is longer.  And the machine may be
+ * as much faster or slower than it was as two ways differ: what was tried before and after is not compared. */
 void
 zi_trial_break(zi_trial *t)
 {
+    if (is_trying(t) && t->n_tried > 0) {
+        t->n_tried = 0;
+        t->n_left = EPOCHS_MIN;
+        t->turns = t->choice;
+    }
     t->from_ns = 0;
     t->canary_due = true;
     for (size_t i = 0; i < ZI_LEDGER_JOBS_MAX; i++) t->job[i].cold = true;

@@ -61,7 +61,9 @@ frame(void **state)
                      .elapsed_ns = 3000000000ull,
                      .budget_bytes = 2048ull << 20,
                      .held_bytes = 1024ull << 20,
-                     .policy = "zico"};
+                     .policy = "zico",
+                     .says = "in turn; side by side does 0.97 of turns (0.95 when "
+                             "last tried), 3 tries; next try in 16 epochs; plans full"};
 
     expect_ok(zi_live_draw(&l, &style, 24, &s));
     const char *text = zi_str_get(&s);
@@ -69,7 +71,8 @@ frame(void **state)
     assert_non_null(strstr(text, "12/100"));
     assert_non_null(strstr(text, "1.2345"));
     assert_non_null(strstr(text, "[AAAAAAAAAAAAAAAAAAAABBBBBBBBBBBBBBBBBBBB.........."));
-    assert_non_null(strstr(text, "1 GiB of 2 GiB held, policy zico, 3 s"));
+    assert_non_null(strstr(text, "1 GiB of 2 GiB held, policy zico, 3 s\n"
+                                 "in turn; side by side does 0.97 of turns"));
     for (const char *at = text; *at;) { /* nothing is wider than the screen */
         size_t n = strcspn(at, "\n");
         assert_true(n <= style.width);

@@ -214,6 +214,25 @@ first_steps_after_a_break_tell_nothing(void **state)
     }
 }
 
+/* What was tried before others decided and what was tried afterwards are minutes apart, perhaps: that the
+ * machine is slower now says nothing against the way that is tried now. */
+static void
+trial_is_not_torn(void **state)
+{
+    machine m;
+
+    (void)state;
+    begin(&m);
+    while (m.t.n_tried < 2) share_for(&m, 0.01, 1.04);
+    assert_false(m.t.turns);
+    zi_trial_break(&m.t);
+    m.slow = 1.15;
+    share_for(&m, 60 * STEP_NS / 1e9, 1.04);
+    assert_false(m.t.choice);
+    assert_true(m.t.n_done > 0);
+    assert_int_equal(0, m.n_moved);
+}
+
 int
 main(void)
 {
@@ -226,6 +245,7 @@ main(void)
         cmocka_unit_test(move_is_noticed),
         cmocka_unit_test(canary_costs_one_step),
         cmocka_unit_test(first_steps_after_a_break_tell_nothing),
+        cmocka_unit_test(trial_is_not_torn),
     };
     return t_main(tests);
 }
