@@ -102,11 +102,13 @@ typedef struct account {
     uint64_t gap_ns;   /* from a step's end to the next asking, longest of late */
     uint64_t pause_ns; /* ... shortest of late: what it needs between two steps */
     uint64_t n_mispredicted;
-    uint64_t best_ns;           /* of its first steps, alone */
-    uint32_t n_steps;           /* ended */
-    uint32_t n_beside, n_since; /* ... beside others, and in all, since it is warm */
-    uint32_t points;            /* of distrust */
-    uint32_t n_good;            /* steps as foreseen in a row; the ramp */
+    uint64_t best_ns; /* of its first steps, alone */
+    uint32_t n_steps; /* ended */
+    uint32_t n_beside,
+        n_since; /* ... beside others, and in all, since it is warm and planned last */
+    uint64_t plan_bytes; /* by which it planned last */
+    uint32_t points;     /* of distrust */
+    uint32_t n_good;     /* steps as foreseen in a row; the ramp */
     bool     takes_turns;
     bool     warm;  /* past its first steps */
     bool     alone; /* nobody was beside it in its present step */
@@ -807,6 +809,16 @@ decide(const choice *c, zi_out *out)
 
 /* -- events ------------------------------------------------------------------------------- */
 
+/* Its steps are others from now on, unless it answers that it goes on as it did. */
+static void
+note_plan(zico *z, const zi_job_view *j)
+{
+    account *a = &z->job[j->id];
+
+    if (a->plan_bytes != j->plan_bytes) a->n_beside = a->n_since = 0;
+    a->plan_bytes = j->plan_bytes;
+}
+
 /* A step began: who is alone in its own? */
 static void
 note_company(zico *z, const zi_view *v, size_t starter)
@@ -857,13 +869,21 @@ solo_here(const zico *z, const zi_job_view *j)
     return agree ? solo : here;
 }
 
+/* Its first steps beside others, and those with another plan, are slow: they tell nothing. */
+static bool
+is_used_to_it(const account *a)
+{
+    return a->warm && (a->n_beside >= BESIDE_MIN || a->n_since >= BESIDE_MAX);
+}
+
 static void
 step_ended(zico *z, const zi_job_view *j)
 {
     account *a = &z->job[j->id];
 
     a->lag_ns -= a->alone ? (double)j->last_step_ns : solo_here(z, j);
-    zi_neighbours_step_ended(&z->beside, j->id, solo_here(z, j));
+    if (a->plan_bytes == 0 || is_used_to_it(a))
+        zi_neighbours_step_ended(&z->beside, j->id, solo_here(z, j));
     zi_trial_step_ended(&z->trial, j->id, a->alone ? j->last_step_ns : 0);
     if (a->n_steps < UINT32_MAX) a->n_steps++;
     if (a->warm && a->n_since < UINT32_MAX) {
@@ -883,15 +903,13 @@ step_ended(zico *z, const zi_job_view *j)
     if (a->points <= TRUST_BACK) a->takes_turns = false;
 }
 
-/* Does somebody make its first steps, alone or beside others?  They tell nothing. */
 static bool
 somebody_fresh(const choice *c)
 {
     for (size_t i = 0; i < c->v->n_jobs; i++) {
         const zi_job_view *j = &c->v->job[i];
-        const account     *a = &c->z->job[j->id];
-        bool used_to_it = a->n_beside >= BESIDE_MIN || a->n_since >= BESIDE_MAX;
-        if (is_present(c->z, j, c->now_ns) && !(a->warm && used_to_it)) return true;
+        if (is_present(c->z, j, c->now_ns) && !is_used_to_it(&c->z->job[j->id]))
+            return true;
     }
     return false;
 }
@@ -954,6 +972,7 @@ zico_on_event(void *state, const zi_view *v, const zi_event *ev, zi_out *out)
         z->other.shrink.good = z->shrink.always;
     }
     if (ev->kind == ZI_EVENT_STEP_BEGAN) note_company(z, v, ev->job);
+    if (ev->kind == ZI_EVENT_PLANNED) note_plan(z, &v->job[ev->job]);
     if (ev->kind == ZI_EVENT_LEASE_ASK) return;
     if (ev->kind == ZI_EVENT_REGION && (ev->delta_bytes > 0 || !somebody_asks(v))) {
         zi_policy_divide_cores(v, SIZE_MAX, 0, out);
