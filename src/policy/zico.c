@@ -105,7 +105,7 @@ typedef struct account {
     uint64_t best_ns; /* of its first steps, alone */
     uint32_t n_steps; /* ended */
     uint32_t n_beside,
-        n_since; /* ... beside others, and in all, since it is warm and planned last */
+        n_since;         /* ... beside others, in all: since warm, or its last plan */
     uint64_t plan_bytes; /* by which it planned last */
     uint32_t points;     /* of distrust */
     uint32_t n_good;     /* steps as foreseen in a row; the ramp */
@@ -1011,7 +1011,7 @@ zico_on_break(void *state)
     zi_neighbours_break(&z->beside);
 }
 
-/* "side by side: 1.08 of turns (1.10 last) in 5 trials, the next in 12 epochs; lean plans; moved 2 times" */
+/* What is done now, what it is worth, when that is looked at again, how jobs plan. */
 static void
 zico_explain(const void *state, char *ret_text, size_t size)
 {
