@@ -1,6 +1,6 @@
 """drift.py -- by how much does this machine's speed differ from one stretch of time to the next?
 
-    make release && /usr/bin/python3 bench/drift.py          two minutes, with nothing else on the machine
+    make release && /usr/bin/python3 bench/drift.py          three minutes, with nothing else on the machine
 
 One network alone trains for a while, with all cores, with one, and two of it with one core each.  For stretches of one step, two,
 four, ... it tells by how much a stretch differs from the next one (Allan deviation, percent of a step).  Where long stretches differ
