@@ -6,6 +6,7 @@ One network alone trains for a while, with all cores, with one, and two of it wi
 four, ... it tells by how much a stretch differs from the next one (Allan deviation, percent of a step).  Where long stretches differ
 as much as short ones a longer leg of bench/share.py tells no more than a short one, and only more of them do.
 """
+import contextlib
 import json
 import os
 import statistics
@@ -18,10 +19,18 @@ COLD = 4  # first steps that do not count
 FEWEST = 6  # stretches of a length, or it is not told
 
 
-def start(threads, steps):
-    return subprocess.Popen(
+@contextlib.contextmanager
+def training(threads, steps):
+    """A job in a session of its own, so that Ctrl-C ends it without a checkpoint; none is left behind."""
+    process = subprocess.Popen(
         [ZICO, "train", *NETWORK, "--steps", str(steps), "--eval", "0", "--json", "--threads", str(threads)],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=dict(os.environ, GOMP_SPINCOUNT="10000"))
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
+        env=dict(os.environ, GOMP_SPINCOUNT="10000"))
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 def seconds_of_steps(process):
@@ -51,11 +60,13 @@ def show(name, steps):
 def main():
     if not os.path.exists(ZICO):
         sys.exit(f"drift.py: there is no {ZICO}; make release, or set ZI_BUILD_DIR")
-    show("all cores", seconds_of_steps(start(os.cpu_count(), 240)))
-    show("one core", seconds_of_steps(start(1, 120)))
-    both = [start(1, 120) for _ in range(2)]
-    for i, process in enumerate(both):
-        show(f"one core each, {i + 1} of 2", seconds_of_steps(process))
+    with training(os.cpu_count(), 240) as one:
+        show("all cores", seconds_of_steps(one))
+    with training(1, 120) as one:
+        show("one core", seconds_of_steps(one))
+    with training(1, 120) as first, training(1, 120) as second:
+        for i, process in enumerate([first, second]):
+            show(f"one core each, {i + 1} of 2", seconds_of_steps(process))
 
 
 if __name__ == "__main__":

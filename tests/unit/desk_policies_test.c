@@ -476,6 +476,8 @@ policies_explain_themselves(void **state)
         zi_desk_explain(o.d, text, sizeof text);
         assert_string_equal(known[i].says, text);
         zi_desk_explain(o.d, little, sizeof little);
+        size_t n = strlen(known[i].says);
+        assert_int_equal(n < sizeof little ? n : sizeof little - 1, strlen(little));
         assert_memory_equal(known[i].says, little, strlen(little));
         close_office(&o);
     }
